@@ -1,4 +1,4 @@
-"""Whose code an advisory is about in a repository: one fact, which everything after it reads (ADR-0037)."""
+"""Whose code an advisory is about in a repository: one fact, which all later code reads (ADR-0037)."""
 
 from typing import Annotated
 
@@ -26,7 +26,7 @@ class OwnPackage(Frozen):
 
     @property
     def label(self) -> str:
-        """Name, version where it is told, and where both stand."""
+        """The name, the version if it is known, and the manifest."""
         version = "" if self.version is None else f" {self.version}"
         return f"{self.name}{version} ({self.manifest})"
 
@@ -44,5 +44,5 @@ class Affected(Frozen):
 
     @property
     def is_own(self) -> bool:
-        """The repository's own source is to be edited, nothing to be raised."""
+        """Whether the repository's own source is to be edited, and no dependency to be raised."""
         return self.code is AffectedCode.OWN

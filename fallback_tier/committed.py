@@ -19,7 +19,7 @@ _ENTRY = re.compile(r"100(?:644|755) blob ([0-9a-f]{40}|[0-9a-f]{64})\t[^\0]*\0"
 _LINK = "120000"
 _BLOB = re.compile(rf"(?P<mode>100\d\d\d|{_LINK}) blob (?P<name>[0-9a-f]+)\t[^\0]*\0")
 
-#: Links that lead to links: more are no honest manifest's.
+#: Most links that lead to links: no honest manifest has more.
 _LINKS = 5
 
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -27,13 +27,14 @@ _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class CommittedFiles:
-    """A repository's objects, through git. The working tree is not looked at."""
+    """A repository's objects, through git. The working tree is not read."""
 
     root: Path
     clients: ClientRunner
 
     def among(self, commit: str, *paths: str) -> frozenset[str]:
-        """At which of these paths the commit has anything. Raises RepositoryError: no such commit."""
+        """Return at which of these paths the commit has anything. Raises RepositoryError: no such
+        commit."""
         listed = self._git(["ls-tree", "-z", commit, "--", *paths]) if _is_commit(commit) else None
         if listed is None or not listed.ok:
             raise self._unfit(commit, paths[0], "there is no such commit")
@@ -41,22 +42,22 @@ class CommittedFiles:
         return frozenset(paths).intersection(names)
 
     def text(self, commit: str, path: str) -> str:
-        """A file's exact text. Raises RepositoryError: no such commit or file, a link, too large, not
-        UTF-8."""
+        """Return a file's exact text. Raises RepositoryError for no such commit or file, a link, or a file
+        that is too large or not UTF-8."""
         listed = self._git(["ls-tree", "-z", commit, "--", path]) if _is_commit(commit) else None
         entry = _ENTRY.fullmatch(listed.output) if listed and listed.ok else None
         if entry is None:
             raise self._unfit(commit, path, "there is no such plain file", kind="not_a_file")
         output = self._git(["cat-file", "blob", entry[1]]).output
         content = output.encode("utf-8")
-        # The object's name is a digest: git's own remarks, and bytes that aren't UTF-8, would show.
+        # The object's name is a digest, which git's own messages, or bytes that aren't UTF-8, don't match.
         if len(content) > MAX_FILE_BYTES or _object_name(content, len(entry[1])) != entry[1]:
             raise self._unfit(commit, path, "it is not UTF-8 text, or too large")
         return output
 
     def glimpse(self, commit: str, path: str) -> str:
-        """What can be seen of something that ``text`` refuses, to search it for a word: bytes that are no
-        text are left out, and a link is seen as the file of the commit that it leads to."""
+        """Return what can be read of something that ``text`` refuses, to search it for a word: bytes that
+        are not text are left out, and a link is read as the file of the commit that it leads to."""
         for _ in range(_LINKS):
             listed = self._git(["ls-tree", "-z", commit, "--", path])
             entry = _BLOB.fullmatch(listed.output) if listed.ok else None

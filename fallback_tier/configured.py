@@ -1,4 +1,4 @@
-"""What a user or a repository decides once for all runs: keys, where each may be set, and which one counts.
+"""Settings that a user or a repository makes once for all runs: keys, where each may be set, which counts.
 
 ::
 
@@ -13,8 +13,8 @@
     name = "lint"                       # unique, and no built-in gate's
     command = ["ruff", "check", "."]    # an argument list, no shell; run in the root, in the sandbox
     timeout_s = 60                      # wall clock of one run
-    required = true                     # false: a failure is told, and fails nothing
-    compare_base = true                 # what fails at the base commit too tells nothing of the patch
+    required = true                     # false: a failure is reported, and fails nothing
+    compare_base = true                 # what fails at the base commit too says nothing about the patch
 
     [[tool.fallback-tier.ignore]]       # of `scan`, as severity and production are
     id = "GHSA-jjg7-2v5v-x38h"          # or an alias
@@ -27,7 +27,7 @@ each key the first of these that has it counts (``decide``, ADR-0135): an option
 
 A repository's file is ``.fallback-tier.toml`` or ``pyproject.toml`` at the root of the *base commit*, read
 through git's objects. Never from the working tree, and never from the patched tree: a patch can't choose
-what it is judged by. It is others' text: a key that decides where data or money goes is refused there.
+what it is judged by. It is untrusted text: a key that decides where data or money goes is refused there.
 With ``--config`` it is not read.
 """
 
@@ -65,34 +65,34 @@ from fallback_tier.execution import ClientRunner
 from fallback_tier.files.inputs import open_named, parse_toml
 from fallback_tier.repo import Folders, ReleaseAge, RepoContext, Settings, TestLines, TestSeconds
 
-#: Of a file of settings, and of a pyproject.toml with our table: a megabyte of TOML takes seconds.
+#: Most bytes of a settings file, or a pyproject.toml with our table: a megabyte of TOML takes seconds.
 MAX_SETTINGS_BYTES = 1_000_000
 
-#: Gates of somebody's own: each is a command for every attempt, at the base commit too where it fails.
+#: Most gates of the user's own: each is a command per attempt, at the base commit too if it fails.
 MAX_GATES = 16
 
-#: Words of one command, and characters of one word: room for a list of files, not for a program.
+#: Most words of one command, and characters of one word: room for a list of files, not for a program.
 MAX_WORDS = 100
 MAX_WORD_CHARS = 2_000
 
-#: Wall clock of one gate: the longest is an hour, as CI services have it for a step.
+#: Wall clock seconds of one gate: the longest is an hour, as CI services have it for a step.
 MAX_TIMEOUT_S = 3_600.0
 DEFAULT_TIMEOUT_S = 600.0
 
-#: Advisories that a file ignores: far more than a team gives reasons for.
+#: Most advisories that a file ignores: far more than a team gives reasons for.
 MAX_IGNORED = 1_000
 
-#: The table that is ours, in each of the files.
+#: The product's table, in each of the files.
 _TABLE = ("tool", "fallback-tier")
 
 OWN_FILE, SHARED_FILE = ".fallback-tier.toml", "pyproject.toml"
 
-#: No program can be told a word with a NUL in it (execve(2)).
+#: No program can get an argument with a NUL in it (execve(2)).
 _Word = Annotated[
     StrictStr, StringConstraints(min_length=1, max_length=MAX_WORD_CHARS, pattern=r"^[^\x00]+$")
 ]
 
-#: A name of a model, or an address.
+#: A model's name, or an address.
 _Text = Annotated[
     StrictStr,
     StringConstraints(min_length=1, max_length=MAX_WORD_CHARS, pattern=r"^[^\x00-\x1f]+$"),
@@ -104,7 +104,7 @@ def _as_list(value: object) -> object:
 
 
 def _as_amount(value: object) -> object:
-    """A number of dollars as it is written: caps are decimals."""
+    """Return a number of dollars as text, as it is written: caps are decimals."""
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
@@ -140,7 +140,7 @@ class GateSettings(Frozen):
 
 
 def _as_day(value: object) -> object:
-    """A day as TOML has it, or as text; a number is none."""
+    """Return a day as TOML has it, or from text. Raises ValueError for anything else, such as a number."""
     if isinstance(value, str):
         return date.fromisoformat(value)
     if isinstance(value, date) and not isinstance(value, datetime):
@@ -167,7 +167,7 @@ class Ignored(Frozen):
 
 
 def ignored_of(text: str) -> Ignored:
-    """Return what ``ID,DATE,REASON`` says. Raises ValueError: a part is missing, or the date is none."""
+    """Return what ``ID,DATE,REASON`` states. Raises ValueError if a part is missing or not a date."""
     name, _, rest = text.partition(",")
     day, _, reason = rest.partition(",")
     return Ignored.model_validate(
@@ -176,7 +176,7 @@ def ignored_of(text: str) -> Ignored:
 
 
 def _ignored_of_lines(text: str) -> tuple[Ignored, ...]:
-    """One per line."""
+    """Return ignored advisories, one per line."""
     return tuple(ignored_of(line) for line in text.splitlines() if line.strip())
 
 
@@ -186,17 +186,17 @@ def _boolean_of(text: str) -> bool:
     return text == "true"
 
 
-#: Severities that a floor may be, the lowest first.
+#: Severities that a floor may be, lowest first.
 SeverityFloor = Literal["none", "low", "medium", "high", "critical"]
 
 
 @dataclass(frozen=True)
 class Key:
-    """Where else a setting comes from. ``option``: of ``command``, empty if it has none.
-    ``in_repositories``: its file may set it; what a repository says is others' text (ADR-0135).
+    """Other sources of a setting. ``option``: of ``command``, empty if it has none. ``in_repositories``: a
+    repository's file may set it; what that says is untrusted text (ADR-0135).
 
-    For a variable that is not written as the value is, ``of_text`` reads it and raises ValueError,
-    ``form`` completes "it must be …", and ``text`` is an example.
+    If a variable is not written as the value is, ``of_text`` reads it and raises ValueError, ``form``
+    completes "it must be …", and ``text`` is an example.
     """
 
     option: str = ""
@@ -302,7 +302,7 @@ class OwnSettings(Frozen):
     )
 
     def completing(self, settings: Settings) -> Settings:
-        """Return the settings of an attempt; what they say already counts."""
+        """Return the settings of an attempt, completed by these; what is set already counts."""
         return settings.model_copy(
             update={
                 "test_commands": settings.test_commands or self.test_command,
@@ -315,22 +315,22 @@ class OwnSettings(Frozen):
 
 #: Every key, in the order in which they are shown.
 SETTING_KEYS: Mapping[str, Key] = {
-    name: next(it for it in field.metadata if isinstance(it, Key))
+    name: next(key for key in field.metadata if isinstance(key, Key))
     for name, field in OwnSettings.model_fields.items()
 }
 
 
 def variable_of(key: str) -> str:
-    """Return the variable of a key; empty: tables have none."""
+    """Return the variable of a key, or an empty text: tables have none."""
     return f"FALLBACK_TIER_{key.upper()}" if SETTING_KEYS[key].option else ""
 
 
 def destination_of(key: str) -> str:
-    """Return the name that argparse gives the value of a key's option; empty: it has none."""
+    """Return the name that argparse gives the value of a key's option, or an empty text if it has none."""
     return SETTING_KEYS[key].option.removeprefix("--").replace("-", "_")
 
 
-# Which value counts.
+# The choice of the value that counts.
 
 
 class Source(StrEnum):
@@ -354,7 +354,7 @@ class SettingsFile(Frozen):
     lines: dict[str, int]
 
     def where(self, key: str) -> str:
-        """``FILE:LINE``."""
+        """Return ``FILE:LINE``, or the file's name if the line is not known."""
         line = self.lines.get(key, 0)
         return f"{self.name}:{line}" if line else self.name
 
@@ -376,11 +376,11 @@ class ResolvedSettings(Frozen):
     settings: tuple[Setting, ...]
 
     def has(self, key: str) -> bool:
-        """Whether anything but the default says it."""
+        """Return whether anything but the default sets it."""
         return key in self.own.model_fields_set
 
     def over(self, file: SettingsFile | None) -> "ResolvedSettings":
-        """Return this with what a repository's file says of the keys that nothing else says."""
+        """Return these settings, with those of a repository's file for the keys that nothing else sets."""
         if file is None:
             return self
         added = {
@@ -388,18 +388,18 @@ class ResolvedSettings(Frozen):
         }
         settings = tuple(
             Setting(
-                key=it.key,
-                value=_plain(added[it.key]),
+                key=setting.key,
+                value=_plain(added[setting.key]),
                 source=file.source,
-                where=file.where(it.key),
+                where=file.where(setting.key),
             )
-            if it.key in added
-            else it
-            for it in self.settings
+            if setting.key in added
+            else setting
+            for setting in self.settings
         )
-        known = {key: getattr(self.own, key) for key in self.own.model_fields_set}
+        own_values = {key: getattr(self.own, key) for key in self.own.model_fields_set}
         return ResolvedSettings(
-            own=OwnSettings.model_construct(**{**known, **added}), settings=settings
+            own=OwnSettings.model_construct(**{**own_values, **added}), settings=settings
         )
 
 
@@ -408,8 +408,8 @@ def decide(
 ) -> ResolvedSettings:
     """Return what counts for each key: of options, variables, then ``files`` in Source's order.
 
-    ``options``: by key, validated; an empty variable is one that is not set. Raises SettingError: a
-    variable that can't be. No value is in the error: it may be an address with a password.
+    ``options``: by key, validated. An empty variable counts as not set. Raises SettingError for a variable
+    that is not valid, without its value: that may be an address with a password.
     """
     ordered = sorted(files, key=lambda file: list(Source).index(file.source))
     values: dict[str, Any] = {}
@@ -419,7 +419,7 @@ def decide(
         if source is not Source.DEFAULT:
             values[key] = value
         settings.append(Setting(key=key, value=_plain(value), source=source, where=where))
-    # Each is validated already; an option is refused where it is read, with its own words.
+    # Each is validated already; an option is refused where it is read, with its own message.
     return ResolvedSettings(own=OwnSettings.model_construct(**values), settings=tuple(settings))
 
 
@@ -441,7 +441,7 @@ def _first(
 
 
 def _of_variable(key: str, variable: str, text: str) -> object:
-    """A variable's text, as the option of the key would have it: a number is written as one."""
+    """Return the value of a variable's text, as the key's option would have it: numbers as numbers."""
     declared = SETTING_KEYS[key]
     for value in _readings(text, declared):
         try:
@@ -459,7 +459,7 @@ def _of_variable(key: str, variable: str, text: str) -> object:
 
 
 def _readings(text: str, declared: Key) -> Iterator[object]:
-    """Yield what the text of a variable may stand for, the likeliest first."""
+    """Yield the values that the text of a variable may mean, the likeliest first."""
     if declared.of_text is None:
         yield text
         yield json.loads(text) if re.fullmatch(r"0|[1-9][0-9]*", text) else text
@@ -479,12 +479,12 @@ def _plain(value: Any) -> JsonValue:
 
 
 def of_file(path: Path) -> OwnSettings:
-    """Return what a person's own file describes. Raises ConfigurationError."""
+    """Return the settings in a user's own file. Raises ConfigurationError."""
     return read_file(path).own
 
 
 def read_file(path: Path, source: Source = Source.GIVEN_FILE) -> SettingsFile:
-    """Read a file of a person's own. Raises ConfigurationError."""
+    """Read a user's own file. Raises ConfigurationError."""
     try:
         with open_named(path) as file:
             content = file.read(MAX_SETTINGS_BYTES + 1)
@@ -499,38 +499,38 @@ def read_file(path: Path, source: Source = Source.GIVEN_FILE) -> SettingsFile:
 
 
 def of_base(repo: RepoContext, clients: ClientRunner) -> OwnSettings:
-    """Return what the base commit describes, the working tree aside. Raises as ``read_base``."""
+    """Return the settings in the base commit, ignoring the working tree. Raises as ``read_base``."""
     file = read_base(repo, clients)
     return OwnSettings() if file is None else file.own
 
 
 def read_base(repo: RepoContext, clients: ClientRunner) -> SettingsFile | None:
-    """Read the base commit's file, the working tree aside; None: it says nothing to us.
+    """Read the base commit's file, ignoring the working tree; None if it sets nothing.
 
-    Raises ConfigurationError, also for a key that no repository may set; RepositoryError where a file of it
-    is there, may describe some, and can't be read.
+    Raises ConfigurationError, also for a key that no repository may set; RepositoryError if a file of it
+    exists, may have settings, and can't be read.
     """
     files, commit = CommittedFiles(repo.root, clients), repo.base_commit
-    found: dict[str, SettingsFile] = {}
+    by_name: dict[str, SettingsFile] = {}
     for name in sorted(files.among(commit, OWN_FILE, SHARED_FILE)):
         text = _committed(files, commit, name)
-        # A pyproject.toml that says nothing to us may be as broken as it likes.
+        # A pyproject.toml without settings for this product need not be valid.
         if name == OWN_FILE or _TABLE[-1] in text:
             _check_size(name, text.encode("utf-8"))
-            read = _read(
+            file = _read(
                 f"{name} of commit {commit[:12]}",
                 text,
                 Source.REPOSITORY,
                 shared=name == SHARED_FILE,
             )
-            found |= {name: read} if read.own.model_fields_set else {}
-    if len(found) > 1:
+            by_name |= {name: file} if file.own.model_fields_set else {}
+    if len(by_name) > 1:
         raise ConfigurationError(
-            f"commit {commit[:12]}: {'.'.join(_TABLE)} is in {' and in '.join(found)}.",
+            f"commit {commit[:12]}: {'.'.join(_TABLE)} is in {' and in '.join(by_name)}.",
             next_step="Keep one of them, or name a file with --config.",
             kind="two_files",
         )
-    return next(iter(found.values()), None)
+    return next(iter(by_name.values()), None)
 
 
 def _check_size(name: str, content: bytes) -> None:
@@ -544,11 +544,11 @@ def _committed(files: CommittedFiles, commit: str, name: str) -> str:
     except RepositoryError:
         if name == OWN_FILE or _TABLE[-1] in files.glimpse(commit, name):
             raise
-        return ""  # other tools' business
+        return ""  # it concerns other tools
 
 
 def check_names(gates: Sequence[GateSettings], taken: Collection[str]) -> None:
-    """Raises ConfigurationError where two gates, or one and a built-in one, have the same name."""
+    """Raise ConfigurationError if two gates, or one and a built-in one, have the same name."""
     seen: set[str] = set()
     for gate in gates:
         if gate.name in taken or gate.name in seen:
@@ -562,10 +562,12 @@ def check_names(gates: Sequence[GateSettings], taken: Collection[str]) -> None:
 
 
 def entry_for(command: str, folder: str) -> str:
-    """Return the entry of a gate that runs a shell's line in a folder, for a person to copy."""
+    """Return the entry of a gate that runs a shell's line in a folder, for users to copy."""
     line = command if folder == "." else f"cd {shlex.quote(folder)} && {command}"
-    words = ", ".join(json.dumps(word, ensure_ascii=False) for word in ("sh", "-c", line))
-    return f'[[{".".join(_TABLE)}.gates]]\nname = "project-tests"\ncommand = [{words}]\n'
+    arguments = ", ".join(
+        json.dumps(argument, ensure_ascii=False) for argument in ("sh", "-c", line)
+    )
+    return f'[[{".".join(_TABLE)}.gates]]\nname = "project-tests"\ncommand = [{arguments}]\n'
 
 
 def _read(name: str, text: str, source: Source, *, shared: bool) -> SettingsFile:
@@ -573,33 +575,33 @@ def _read(name: str, text: str, source: Source, *, shared: bool) -> SettingsFile
     try:
         table: Any = parse_toml(text)
     except (ValueError, RecursionError) as error:
-        line = re.search(r"at line (\d+)", str(error))
+        match = re.search(r"at line (\d+)", str(error))
         raise _unfit(
-            name, f"not TOML: {error}", kind="not_toml", line=int(line[1]) if line else 0
+            name, f"not TOML: {error}", kind="not_toml", line=int(match[1]) if match else 0
         ) from error
     lines = _lines_of(text)
     for depth, key in enumerate(_TABLE):
-        # A file that is ours alone has no other tables: a misspelt one is an error, not nothing.
-        strange = [] if shared else [name for name in table if name != key]
-        if strange:
-            raise _unknown(name, (*_TABLE[:depth], strange[0]), lines)
+        # A file for this product alone has no other tables: a misspelt one is an error, not nothing.
+        other_tables = [] if shared else [name for name in table if name != key]
+        if other_tables:
+            raise _unknown(name, (*_TABLE[:depth], other_tables[0]), lines)
         table = table.get(key, {})
         if not isinstance(table, dict):
             raise _wrong(name, _TABLE[: depth + 1], lines, "it must be a table")
     try:
-        own = OwnSettings.model_validate(table)
+        settings = OwnSettings.model_validate(table)
     except ValidationError as error:
         raise _fault(name, error, lines) from error
-    check_names(own.gates, ())
-    at = {key: _line(lines, (*_TABLE, key)) for key in own.model_fields_set}
-    file = SettingsFile(name=name, source=source, own=own, lines=at)
+    check_names(settings.gates, ())
+    line_by_key = {key: _line(lines, (*_TABLE, key)) for key in settings.model_fields_set}
+    file = SettingsFile(name=name, source=source, own=settings, lines=line_by_key)
     if source is Source.REPOSITORY:
         _check_repositorys(file)
     return file
 
 
 def _check_repositorys(file: SettingsFile) -> None:
-    """Raises SettingError: a repository's file sets what only a user may."""
+    """Raise SettingError if a repository's file sets what only a user may."""
     for key, declared in SETTING_KEYS.items():
         if key in file.own.model_fields_set and not declared.in_repositories:
             raise SettingError(
@@ -613,18 +615,19 @@ def _check_repositorys(file: SettingsFile) -> None:
             )
 
 
-# What is wrong with a file.
+# Faults in a file.
 
-#: Keys that are lists of tables, and what each entry is.
+#: Keys that are lists of tables, and the model of each entry.
 _ENTRIES: Mapping[str, type[BaseModel]] = {"gates": GateSettings, "ignore": Ignored}
 
 _Path = tuple[str | int, ...]
 
 
 def _fault(name: str, error: ValidationError, lines: Mapping[_Path, int]) -> SettingError:
-    """The first fault: an unknown key before a wrong value, as the value may stand for its absence."""
+    """Return the first fault. An unknown key comes before a wrong value, which may only mean that a
+    misspelt key is absent."""
     faults = error.errors(include_url=False, include_input=False)
-    fault = next((it for it in faults if it["type"] == "extra_forbidden"), faults[0])
+    fault = next((fault for fault in faults if fault["type"] == "extra_forbidden"), faults[0])
     path: _Path = (*_TABLE, *fault["loc"])
     if fault["type"] == "extra_forbidden":
         return _unknown(name, path, lines)
@@ -636,8 +639,8 @@ def _fault(name: str, error: ValidationError, lines: Mapping[_Path, int]) -> Set
 
 
 def _declared(loc: _Path) -> tuple[type[BaseModel], str]:
-    """The model and the field that a place in the table is about."""
-    names = [it for it in loc if isinstance(it, str)]
+    """Return the model and the field that a location in the table is about."""
+    names = [part for part in loc if isinstance(part, str)]
     if len(names) > 1 and names[0] in _ENTRIES:
         return _ENTRIES[names[0]], names[1]
     return OwnSettings, names[0]
@@ -645,7 +648,7 @@ def _declared(loc: _Path) -> tuple[type[BaseModel], str]:
 
 def _unknown(name: str, path: _Path, lines: Mapping[_Path, int]) -> SettingError:
     written = str(path[-1])[:_SHOWN_NAME_CHARS]
-    if path[: len(_TABLE)] != _TABLE:  # outside of our table
+    if path[: len(_TABLE)] != _TABLE:  # outside of the product's table
         key = _nearest(written)
         near = {"tool": "tool"}.get(written, "") or ".".join((*_TABLE, key) if key else _TABLE)
         step = f"Only [{'.'.join(_TABLE)}] is read. Did you mean {near}?"
@@ -653,11 +656,11 @@ def _unknown(name: str, path: _Path, lines: Mapping[_Path, int]) -> SettingError
         inside = len(path) > len(_TABLE) + 1
         model = _ENTRIES.get(str(path[len(_TABLE)]), OwnSettings) if inside else OwnSettings
         near = _nearest(written, model)
-        known = ", ".join(model.model_fields)
+        keys = ", ".join(model.model_fields)
         step = (
             f"Did you mean {near}? For example: {_line_of_toml(model, near)}"
             if near
-            else f"Known keys: {known}."
+            else f"Known keys: {keys}."
         )
     line = _line(lines, path)
     return SettingError(
@@ -672,7 +675,7 @@ def _unknown(name: str, path: _Path, lines: Mapping[_Path, int]) -> SettingError
 
 
 def _nearest(written: str, model: type[BaseModel] = OwnSettings) -> str:
-    """Return the key that is likely meant; empty: none is near."""
+    """Return the key that is likely meant, or an empty text if none is near."""
     word = written.lower().replace("-", "_")
     return next(iter(difflib.get_close_matches(word, model.model_fields, n=1)), "")
 
@@ -726,19 +729,19 @@ def _line_of_toml(model: type[BaseModel], key: str) -> str:
 
 def _toml(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{name} = {_toml(it)}" for name, it in value.items()) + "}"
+        return "{" + ", ".join(f"{name} = {_toml(item)}" for name, item in value.items()) + "}"
     if isinstance(value, list):
         return f"[{', '.join(map(_toml, value))}]"
     return json.dumps(value)
 
 
-#: Names down to a word of a gate's command, the deepest place that a message names.
+#: Most names of a path in a message: down to a word of a gate's command, the deepest place that is named.
 _DEEPEST = 6
 
-#: Characters of a name that a message shows: a key may be as long as its file.
+#: Most characters of a name that a message shows: a key may be as long as its file.
 _SHOWN_NAME_CHARS = 80
 
-#: What a line of TOML is made of: strings, comments, brackets, the sign before a value, ends of lines.
+#: Tokens of a line of TOML: strings, comments, brackets, the sign before a value, ends of lines.
 _TOKEN = re.compile(
     r'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[\[\]{}=\n]'
     r"|[^\s\"'#\[\]{}=]+|[^\S\n]+|.",
@@ -748,7 +751,7 @@ _TOKEN = re.compile(
 
 def _lines_of(text: str) -> dict[_Path, int]:
     """Return the line (from 1) of each key and table of a text that is TOML; what is inside a value, such
-    as an inline table, has that value's. A parser of TOML tells no positions."""
+    as an inline table, has that value's. TOML parsers report no positions."""
     lines: dict[_Path, int] = {}
     for header, start, prefix in _statements(text):
         for depth in range(1, len(prefix) + 1):
@@ -759,10 +762,10 @@ def _lines_of(text: str) -> dict[_Path, int]:
 
 
 def _statements(text: str) -> Iterator[tuple[bool, int, _Path]]:
-    """Yield whether it is a header, its line, and the path of each header and key."""
+    """Yield, for each header and key, whether it is a header, its line, and its path."""
     prefix: _Path = ()
     counts: dict[_Path, int] = {}
-    words: list[str] = []
+    pieces: list[str] = []
     line = start = 1
     depth, in_value = 0, False
     for token in _TOKEN.finditer(f"{text}\n"):
@@ -770,13 +773,13 @@ def _statements(text: str) -> Iterator[tuple[bool, int, _Path]]:
         if in_value:
             depth += (piece in "[{") - (piece in "]}") if len(piece) == 1 else 0
             if piece == "\n" and not depth:
-                in_value, words = False, []
+                in_value, pieces = False, []
         elif piece == "=":
             if prefix[: len(_TABLE)] == _TABLE[: len(prefix)]:  # not in another tool's table
-                yield False, start, (*prefix, *_names("".join(words)))[:_DEEPEST]
+                yield False, start, (*prefix, *_names("".join(pieces)))[:_DEEPEST]
             in_value = True
         elif piece == "\n":
-            statement, words = "".join(words).strip(), []
+            statement, pieces = "".join(pieces).strip(), []
             if statement:
                 is_list = statement.startswith("[[")
                 path: _Path = _names(statement[2:-2] if is_list else statement[1:-1])
@@ -785,14 +788,14 @@ def _statements(text: str) -> Iterator[tuple[bool, int, _Path]]:
                     path = (*path, counts[path])
                 prefix = path[:_DEEPEST]
                 yield True, start, prefix
-        elif not piece.startswith("#") and (words or piece.strip()):
-            start = start if words else line
-            words.append(piece)
+        elif not piece.startswith("#") and (pieces or piece.strip()):
+            start = start if pieces else line
+            pieces.append(piece)
         line += piece.count("\n")
 
 
 def _names(written: str) -> tuple[str, ...]:
-    """``a."b c".d`` as its three names."""
+    """Return the names in a dotted key: ``a."b c".d`` has three."""
     try:
         table: Any = parse_toml(f"{written} = 0")
     except tomllib.TOMLDecodeError:
@@ -805,7 +808,7 @@ def _names(written: str) -> tuple[str, ...]:
 
 
 def _line(lines: Mapping[_Path, int], path: _Path) -> int:
-    """The line of a place, or of what it is in; 0: not known."""
+    """Return the line of a path, or of what it is in; 0 if it is not known."""
     near = (lines[path[:depth]] for depth in range(len(path), 0, -1) if path[:depth] in lines)
     return next(near, 0)
 
@@ -826,8 +829,8 @@ def schema() -> dict[str, Any]:
     for key in ("max_usd", "max_usd_per_day"):
         table["properties"][key]["anyOf"].insert(0, {"type": "number", "minimum": 0})
 
-    def inside(name: str, of: dict[str, Any]) -> dict[str, Any]:
-        return {"type": "object", "properties": {name: of}, "additionalProperties": False}
+    def inside(name: str, subschema: dict[str, Any]) -> dict[str, Any]:
+        return {"type": "object", "properties": {name: subschema}, "additionalProperties": False}
 
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -1,7 +1,7 @@
-"""The pure rules of an ecosystem: how its versions are ordered, its packages named, its files known.
+"""The pure rules of an ecosystem: the order of its versions, the names of its packages, its files.
 
-No client runs and nothing is read for them, so they are asked before a repository is looked at. They come
-from the ecosystem's plugin, by its entry point, and are loaded when somebody asks (ADR-0066).
+They run no client and read nothing, so they can be used before a repository is looked at. They come from
+the ecosystem's plugin, by its entry point, and are loaded when they are first needed (ADR-0066).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,14 +12,14 @@ from typing import Any, Literal, NamedTuple, Protocol, cast
 from fallback_tier.entry_points import Mounted, guarded, mounted
 from fallback_tier.hosts import Hosts
 
-#: Entry points by OSV's name of the ecosystem: a callable that builds the plugin from a client runner, and
+#: Entry points by OSV's name of the ecosystem: a callable that builds the plugin from a client runner and
 #: has its rules as ``rules`` (``EcosystemFactory``).
 ECOSYSTEMS_GROUP = "fallback_tier.ecosystems"
 
 
-#: Keeps a client from hosts that it may not ask. Gets the hosts that it may ask, the client's folder and
-#: arguments, and a file for the hosts that it is kept from, one per line. Returns variables for the client.
-#: Raises HostRefusedError if what the client would read names another host.
+#: Keeps a client from hosts that it may not contact. Gets the allowed hosts, the client's folder and
+#: arguments, and a file for the refused hosts, one per line. Returns variables for the client. Raises
+#: HostRefusedError if what the client would read names another host.
 Wall = Callable[[Hosts, Path, Sequence[str], Path], Mapping[str, str]]
 
 
@@ -27,22 +27,23 @@ class PackageClient(NamedTuple):
     """A program that an ecosystem's plugin runs outside the sandbox, and what it may know."""
 
     tool: str
-    #: A pattern for the names of environment variables that it gets beside those that every client gets.
+    #: A pattern for names of environment variables that it gets, in addition to every client's.
     environment: str = ""
-    #: A sentence for who does not have it.
+    #: A sentence for users who do not have it.
     how_to_install: str = ""
-    #: Installed with our Python, if at all: looked for beside it first.
+    #: Installed with this Python, if at all: looked for next to it first.
     beside_python: bool = False
     #: The user's own settings files that name its registries (``hosts.settings_paths``).
     settings: tuple[str, ...] = ()
     #: Hosts of its default registries, and of their files.
     default_hosts: tuple[str, ...] = ()
-    #: Where its ``Wall`` is (``package.module:function``); empty: it asks no registry.
+    #: Its ``Wall`` (``package.module:function``); empty if it contacts no registry.
     wall: str = ""
 
 
 class ClientCache(NamedTuple):
-    """A folder that a client writes by default. ``ask``: the words by which it says where it really is."""
+    """A folder that a client writes by default. ``ask``: the arguments by which it reports the actual
+    one."""
 
     folder: str
     what: str
@@ -59,7 +60,7 @@ class PurlName(NamedTuple):
 
 
 class EcosystemRules(Protocol):
-    """What is particular to an ecosystem before any repository is looked at. All of it is pure."""
+    """The facts of an ecosystem that depend on no repository. All of it is pure."""
 
     @property
     def range_type(self) -> Literal["SEMVER", "ECOSYSTEM"]:
@@ -68,12 +69,12 @@ class EcosystemRules(Protocol):
 
     @property
     def above_all(self) -> str:
-        """A version above every real one: it stands for what will be published later."""
+        """A version above every real one: it represents what will be published later."""
         ...
 
     @property
     def package_types(self) -> tuple[str, ...]:
-        """Types by which scanners and package URLs call it, in lower case; the first is purl's."""
+        """Types that scanners and package URLs use for it, in lower case; the first is purl's."""
         ...
 
     @property
@@ -88,13 +89,13 @@ class EcosystemRules(Protocol):
 
     @property
     def protected_globs(self) -> tuple[str, ...]:
-        """Names of files and folders that nobody may change: what judges a fix or runs by itself, beside
-        what ``patch.policy`` names already; in lower case."""
+        """Names of files and folders that no fix may change: what judges a fix or runs by itself, in
+        addition to what ``patch.policy`` names; in lower case."""
         ...
 
     @property
     def source_suffixes(self) -> frozenset[str]:
-        """How names of source files in the ecosystem's language end (``.py``)."""
+        """Suffixes of source files in the ecosystem's language (``.py``)."""
         ...
 
     @property
@@ -103,79 +104,81 @@ class EcosystemRules(Protocol):
         ...
 
     def caches(self, environ: Mapping[str, str], *, offline: bool) -> Sequence[ClientCache]:
-        """The folders that its clients have to write."""
+        """Return the folders that its clients have to write."""
         ...
 
     def sort_key(self, version: str) -> Any:
-        """A hashable key: keys compare as versions do, and are equal where versions are. Raises ValueError
-        where the text is no version."""
+        """Return a hashable key: keys compare as versions do, and are equal if versions are. Raises
+        ValueError if the text is not a version."""
         ...
 
     def shared_by_equals(self, version: str) -> str | None:
-        """A text that all versions equal to this one share, or None where there is none: so few need
-        parsing of the hundreds that a record lists. Also for texts that are no versions."""
+        """Return a text that all versions equal to this one share, or None if there is none: so few need
+        parsing of the hundreds that a record lists. Also for texts that are not versions."""
         ...
 
     def successor(self, version: str) -> str:
-        """The lowest version above this one: no version lies between."""
+        """Return the lowest version above this one: no version lies between."""
         ...
 
     def next_line(self, version: str) -> str:
-        """Where the release line after this version's begins."""
+        """Return where the release line after this version's begins."""
         ...
 
     def is_major_step(self, old: str, new: str) -> bool:
-        """Does a step between two versions announce changes that break users?"""
+        """Return whether a step between two versions announces changes that break users."""
         ...
 
     def is_prerelease(self, version: str) -> bool:
-        """Is this version one that is not taken unasked (alpha, rc, dev …)?"""
+        """Return whether this version is taken only on request (alpha, rc, dev …)."""
         ...
 
     def is_exact(self, text: str) -> bool:
-        """Is this one version as a manifest has it: no range, no blanks, nothing around it?"""
+        """Return whether this is one version as a manifest has it: no range, no blanks, nothing around
+        it."""
         ...
 
     def canonical_name(self, name: str) -> str:
-        """The name that identifies a package."""
+        """Return the name that identifies a package."""
         ...
 
     def canonical_text(self, text: str) -> str:
-        """A text in which every package name that stands in it stands canonical."""
+        """Return a text with every package name in it in canonical form."""
         ...
 
     def purl_name(self, name: str) -> PurlName:
-        """How package URLs name a package."""
+        """Return a package's name as package URLs have it."""
         ...
 
     def owns_file(self, name: str) -> bool:
-        """Is a file of this name (no folders) a manifest, a lock or a package's metadata of it?"""
+        """Return whether a file of this name (no folders) is its manifest, lock or package metadata."""
         ...
 
     def document(self, path: str, text: str) -> Any:
-        """A manifest or lock as data, as its client reads it; None: a format that core reads.
+        """Return a manifest or lock as data, as its client reads it, or None for a format that core reads.
 
         In a lock, what is fetched is a table with ``name``, ``url`` and ``hash``. Raises ValueError.
         """
         ...
 
     def age_exception_keys(self, package: str) -> Sequence[str]:
-        """Keys of a manifest that exempt a package from its rules on the age of releases (ADR-0110)."""
+        """Return keys of a manifest that exempt a package from its rules on release ages (ADR-0110)."""
         ...
 
 
-#: What a hook may raise to say that its input is not what it asks for.
+#: Exceptions by which a hook reports that its input is not what it expects.
 _PASSES: Mapping[str, type[Exception]] = {"sort_key": ValueError, "document": ValueError}
 
 
 def base_ecosystem(ecosystem: str) -> str:
-    """OSV allows a suffix (``Debian:12``); what stands before it decides the rules."""
+    """Return an ecosystem without OSV's suffix (``Debian:12``): the part before it decides the rules."""
     return ecosystem.partition(":")[0]
 
 
 @cache
 def rules_of(ecosystem: str) -> EcosystemRules | None:
-    """The rules of an ecosystem by OSV's name, whatever suffix it has; None where no plugin has them.
+    """Return the rules of an ecosystem by OSV's name, whatever suffix it has, or None if no plugin has
+    them.
 
     Raises PluginError.
     """
@@ -185,12 +188,12 @@ def rules_of(ecosystem: str) -> EcosystemRules | None:
 
 @cache
 def ecosystems() -> tuple[str, ...]:
-    """The names of those that have a plugin; it is not loaded."""
+    """Return the names of the ecosystems that have a plugin, without loading it."""
     return tuple(sorted(mounted(ECOSYSTEMS_GROUP), key=str.casefold))
 
 
 def installed_rules() -> Iterator[tuple[str, EcosystemRules]]:
-    """Every ecosystem that has a plugin, and its rules. Raises PluginError."""
+    """Yield every ecosystem that has a plugin, and its rules. Raises PluginError."""
     for name in ecosystems():
         rules = rules_of(name)
         if rules is not None:
@@ -198,9 +201,9 @@ def installed_rules() -> Iterator[tuple[str, EcosystemRules]]:
 
 
 def client_of(tool: str) -> PackageClient | None:
-    """What is known of a program that some ecosystem's plugin runs. Raises PluginError."""
-    found = (client for _, rules in installed_rules() for client in rules.clients)
-    return next((client for client in found if client.tool == tool), None)
+    """Return the declaration of a program that a plugin runs, or None. Raises PluginError."""
+    clients = (client for _, rules in installed_rules() for client in rules.clients)
+    return next((client for client in clients if client.tool == tool), None)
 
 
 def _rules(owner: Mounted) -> EcosystemRules:

@@ -1,4 +1,4 @@
-"""What is plugged in by entry point: found once, loaded by name, and named where it fails (ADR-0066)."""
+"""Plugins by entry point: found once, loaded by name, and named if they fail (ADR-0066)."""
 
 import errno
 from collections.abc import Callable, Iterable, Mapping
@@ -9,50 +9,50 @@ from typing import Any, ParamSpec, TypeVar
 
 from fallback_tier.errors import FallbackError, PluginError, place_of
 
-#: A plugin that ends the process would end a fix, with exit code 0 as if it had gone well.
+#: A plugin that ends the process would end a fix, with exit code 0 as if it had succeeded.
 _ITS_OWN = (Exception, SystemExit)
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-#: What the machine lacks, whoever asks it: told as the system's own error, not as a plugin's.
+#: Errors of the machine, for any caller: reported as the system's own error, not as a plugin's.
 _OF_THE_MACHINE = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.EPERM, errno.EMFILE,
      errno.ENFILE, errno.ENOMEM}
 )  # fmt: skip
 
-#: Of an exception's own words (characters): its first line, as far as one reads it.
+#: Most characters of an exception's own message: its first line, as far as people read it.
 _QUOTED = 300
 
 
 @dataclass(frozen=True)
 class Mounted:
-    """One entry point, and whose it is."""
+    """One entry point, and the distribution that it belongs to."""
 
     entry: EntryPoint
 
     @property
     def name(self) -> str:
-        """As the entry point is called."""
+        """The entry point's name."""
         return self.entry.name
 
     @property
     def distribution(self) -> str:
-        """Name and version of what brought it."""
+        """Name and version of the distribution."""
         dist = self.entry.dist
         return "an unknown distribution" if dist is None else f"{dist.name} {dist.version}"
 
     def load(self) -> Any:
-        """The object that the entry point names. Raises PluginError."""
+        """Return the object that the entry point names. Raises PluginError."""
         return self.call("loading it", self.entry.load)
 
     def call(
-        self, hook: str, function: Callable[_P, _T], /, *args: _P.args, **named: _P.kwargs
+        self, hook: str, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
     ) -> _T:
-        """What a plugin's function returns. Errors of the one tree, and the system's where the machine
-        lacks something, pass; any other exception of its own is a PluginError."""
+        """Return what a plugin's function returns. FallbackErrors pass, and system errors if the machine
+        lacks something; any other exception of the plugin becomes a PluginError."""
         try:
-            return function(*args, **named)
+            return function(*args, **kwargs)
         except FallbackError:
             raise
         except _ITS_OWN as error:
@@ -60,12 +60,12 @@ class Mounted:
             raise
 
     def blame(self, hook: str, error: BaseException) -> None:
-        """Raises PluginError where an exception is the plugin's own, not the system's."""
+        """Raise PluginError if an exception is the plugin's own, not the system's."""
         if not (isinstance(error, OSError) and error.errno in _OF_THE_MACHINE):
             raise self.failed(hook, _described(error), kind="raised") from error
 
     def failed(self, hook: str, why: str, *, kind: str = "") -> PluginError:
-        """The error that names the plugin, what was asked of it, and what to do."""
+        """Return the error that names the plugin, the hook, and what to do."""
         return PluginError(
             f"The plugin {self.name!r} of {self.distribution} (entry point {self.entry.value!r} of "
             f"{self.entry.group}) failed in {hook}: {why}.",
@@ -77,20 +77,20 @@ class Mounted:
 
 @cache
 def mounted(group: str) -> Mapping[str, Mounted]:
-    """The entry points of a group by name. What is installed does not change while a process runs.
+    """Return the entry points of a group by name. What is installed does not change while a process runs.
 
-    Of two with one name only neither can be meant: whoever loads it gets a PluginError.
+    Raises PluginError if two have one name: neither can be meant.
     """
-    found: dict[str, Mounted] = {}
+    by_name: dict[str, Mounted] = {}
     for entry in entry_points(group=group):
-        known = found.get(entry.name)
-        if known is not None and known.entry.value != entry.value:
-            both = f"{known.distribution} and {Mounted(entry).distribution}"
-            raise known.failed(
+        first = by_name.get(entry.name)
+        if first is not None and first.entry.value != entry.value:
+            both = f"{first.distribution} and {Mounted(entry).distribution}"
+            raise first.failed(
                 "finding it", f"{both} have a plugin of that name", kind="name_taken"
             )
-        found[entry.name] = Mounted(entry)
-    return found
+        by_name[entry.name] = Mounted(entry)
+    return by_name
 
 
 def guarded(
@@ -102,10 +102,10 @@ def guarded(
     passes: Mapping[str, type[Exception]] | None = None,
     gives: Mapping[str, tuple[type, ...]] | None = None,
 ) -> Any:
-    """An object with the hooks of a protocol (properties as they are now) and ``optional`` ones, each
-    called by its owner's ``call``. ``passes``: what a hook may raise, too; ``gives``: what it returns.
+    """Return an object with the hooks of a protocol (properties as they are now) and ``optional`` ones,
+    each called by its owner's ``call``. ``passes``: what a hook may raise, too; ``gives``: what it returns.
 
-    Raises PluginError where one is missing, or is the protocol's own, inherited: that would answer None.
+    Raises PluginError if one is missing, or is inherited from the protocol: that would answer None.
     """
     hooks = {}
     for hook in (*hooks_of(protocol), *optional):
@@ -120,14 +120,14 @@ def guarded(
 
 
 class _Guarded:
-    """Its attributes are its instance's, so that runtime-checkable protocols see them."""
+    """An object whose attributes are in its instance, so that runtime-checkable protocols see them."""
 
     def __init__(self, hooks: Mapping[str, Any]) -> None:
         self.__dict__.update(hooks)
 
 
 def overlaid(guarded_plugin: Any, **hooks: Any) -> Any:
-    """The same object with other ``hooks``."""
+    """Return the same object with other ``hooks``."""
     return _Guarded({**vars(guarded_plugin), **hooks})
 
 
@@ -137,26 +137,26 @@ def _hook(
     if not callable(value):
         return value
 
-    def call(*args: Any, **named: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            given = value(*args, **named)
+            result = value(*args, **kwargs)
         except (FallbackError, passes):
             raise
         except _ITS_OWN as error:
             owner.blame(hook, error)
             raise
-        if not isinstance(given, gives):
-            raise owner.failed(hook, f"it returned {type(given).__name__}", kind="bad_return")
-        return given
+        if not isinstance(result, gives):
+            raise owner.failed(hook, f"it returned {type(result).__name__}", kind="bad_return")
+        return result
 
     return call
 
 
 def hooks_of(protocol: type) -> tuple[str, ...]:
-    """What a protocol asks for by name."""
+    """Return the names of a protocol's hooks."""
     return tuple(name for name in vars(protocol) if not name.startswith("_"))
 
 
 def _described(error: BaseException) -> str:
-    first = str(error).partition("\n")[0][:_QUOTED]
-    return f"{place_of(error)}: {first}" if first else place_of(error)
+    first_line = str(error).partition("\n")[0][:_QUOTED]
+    return f"{place_of(error)}: {first_line}" if first_line else place_of(error)

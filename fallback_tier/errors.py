@@ -15,17 +15,17 @@
     │   │   └── NoPackageError       no record of it names a package
     │   ├── RepositoryError          not a git repository, dirty, no such path
     │   ├── AttemptHistoryError      prior attempts out of order, summary too long
-    │   ├── ConfigurationError       a setting or an option that can't be
+    │   ├── ConfigurationError       a setting or an option that is not valid
     │   │   ├── SettingMissingError  a setting that is needed: a model, its key, a file
     │   │   ├── SettingError         a file of settings, or a key or value in one
     │   │   ├── SeveralFixesError    several fixes where one is required (fix.fixer)
-    │   │   └── CassetteMismatch     a recording that was not asked for as it was made (demo.cassette)
+    │   │   └── CassetteMismatch     traffic that differs from the recording (demo.cassette)
     │   ├── HeldError                another process has the fix in hand
     │   ├── UnansweredError          the fix waits for a person
-    │   ├── CampaignError            a campaign's file, or what is asked of one (fleet.errors)
+    │   ├── CampaignError            a campaign's file, or a request to one (fleet.errors)
     │   ├── OrderError               an order that can't be carried out as it is (fleet.errors)
     │   ├── ProofError               a proof that can't show anything (gates.builtin.proof_given)
-    │   ├── RequestRefusedError      the service does not do what was asked (service.refusals)
+    │   ├── RequestRefusedError      the service refuses a request (service.refusals)
     │   │   ├── NotSignedInError
     │   │   ├── NotAllowedError
     │   │   ├── NotFoundError
@@ -38,24 +38,24 @@
     │   └── GoldenSetError           labelled questions that can't be used (fallback_eval)
     ├── ToolError                    a client we call (git, npm, uv) is missing or failed
     │   ├── ToolMissingError
-    │   └── ToolFailedError          carries the client's own words
+    │   └── ToolFailedError          carries the client's own output
     │       ├── NotBuiltError        no wheel came of an archive of source (pypi)
     │       │   └── NotHadError      the registry gives none that is as its listing says (pypi)
     │       └── MemberTooLargeError  a file in such an archive is larger than is read (pypi)
     ├── StoppedError                 package clients run no more: no time is left, or a person interrupted
     ├── FleetStoreError              the list of campaigns can't be read or written (fleet.errors)
     ├── EngineUnreachableError       Temporal can't be reached (engines.temporal)
-    ├── DevServerError               a Temporal server of one's own could not be started (engines.temporal)
+    ├── DevServerError               a private Temporal server could not be started (engines.temporal)
     ├── StateFolderError             the state folder can't be written
     ├── PatchError
     │   ├── EditError                a search/replace edit that doesn't match exactly once
     │   └── PatchSyntaxError         a diff that isn't strictly what we make
     ├── RecipeError                  a recipe can't be applied; carries a RefusalReason
     │   ├── UnknownPartError         a fix brings in a release of unknown requirements (pypi.resolving)
-    │   └── UvRefusedError           uv could not resolve; carries all that it said (pypi.resolving)
+    │   └── UvRefusedError           uv could not resolve; carries all its output (pypi.resolving)
     ├── ModelError                   the model gave no answer (transport), never a gate failure
     ├── PluginError                  a plugin's own exception, in the plugin's name
-    ├── SandboxError                 no sandbox can be had, and none was waived
+    ├── SandboxError                 no sandbox is available, and none was waived
     ├── ExampleStoreError            the store of solved examples (solved_examples)
     ├── EmbeddingError               the embedding model can't be used (solved_examples)
     │   ├── ModelMissingError
@@ -65,12 +65,12 @@
     ├── Refusal                      control flow: a step ends an attempt without a patch (attempt)
     └── OverBudget                   control flow: the next call would pass a cap (budget.meter)
 
-Caught where they are raised, so that nobody is told of them by that name: LenientJsonError, UnreadableError
-and DuplicateKeyError are ValueErrors (text that can't be read), AnswerTooLargeError, StatusError and
-AddressError are OSErrors, as what a network library raises is, SessionOverError (a fix's process is no
-more) and HostRefusedError (a client is not started, for a host that it may not ask) are Exceptions, and
-Late (a fix took too long, in its worker) a BaseException, which nothing on its way may catch. A name that
-begins with ``_`` is control flow inside one module.
+Others are caught where they are raised, so no message has their names: LenientJsonError, UnreadableError
+and DuplicateKeyError are ValueErrors (text that can't be read). AnswerTooLargeError, StatusError and
+AddressError are OSErrors, like the errors of a network library. SessionOverError (a fix's process has
+ended) and HostRefusedError (a client is not started, because of a host that it may not contact) are
+Exceptions. Late (a fix took too long, in its worker) is a BaseException, which no code in between may
+catch. A name that begins with ``_`` is control flow inside one module.
 """
 
 from typing import TYPE_CHECKING, ClassVar
@@ -127,13 +127,13 @@ class InputError(FallbackError):
 
 
 class HeldError(InputError):
-    """Another process of this machine has the fix in hand, which passes by itself."""
+    """Another process of this machine has the fix in hand: a temporary state."""
 
     code = "held"
 
 
 class UnansweredError(InputError):
-    """The fix waits for a person, and there is nothing to go on with."""
+    """The fix waits for a person, and can't continue."""
 
 
 class AdvisoryError(InputError):
@@ -143,7 +143,7 @@ class AdvisoryError(InputError):
 
 
 class WithdrawnError(AdvisoryError):
-    """The advisory was withdrawn: it says nothing any more, which is no gap in what is known."""
+    """The advisory was withdrawn: it states nothing any more, and nothing is missing without it."""
 
 
 class AdvisoryIdError(AdvisoryError):
@@ -159,9 +159,9 @@ class AdvisoryNotFoundError(AdvisoryError):
 
 
 class AdvisoryUnreachableError(AdvisoryError):
-    """A database did not answer, or must not be asked, and no earlier answer is kept.
+    """A database did not answer, or must not be contacted, and no earlier answer is kept.
 
-    ``url``: the address to fetch. ``file``: where its answer is to be written.
+    ``url``: the address to fetch. ``file``: where to write its answer.
     """
 
     code = "advisory_unreachable"
@@ -197,7 +197,7 @@ class AttemptHistoryError(InputError):
 
 
 class ConfigurationError(InputError):
-    """A setting or an option that can't be."""
+    """A setting or an option that is not valid."""
 
     code = "configuration"
 
@@ -235,7 +235,7 @@ class SettingError(ConfigurationError):
 
 
 class ToolError(FallbackError):
-    """A program that we call."""
+    """A program that the product calls."""
 
     code = "tool"
 
@@ -247,7 +247,7 @@ class ToolMissingError(ToolError):
 
 
 class ToolFailedError(ToolError):
-    """The program failed; ``output`` has its own words (last part, bounded)."""
+    """The program failed; ``output`` is the last part of its own output, bounded."""
 
     code = "tool_failed"
 
@@ -257,7 +257,7 @@ class ToolFailedError(ToolError):
 
 
 class StoppedError(FallbackError):
-    """Package clients run no more: no time is left, or a person interrupted. No client failed, so this is
+    """Package clients no longer run: no time is left, or a person interrupted. No client failed, so this is
     not a ToolError: what was not resolved is unknown, never refused."""
 
     code = "stopped"
@@ -282,13 +282,13 @@ class EditError(PatchError):
 
 
 class PatchSyntaxError(PatchError):
-    """A unified diff that isn't strictly of the kind we make."""
+    """A unified diff that isn't strictly of the kind that the product makes."""
 
     code = "patch_syntax"
 
 
 class RecipeError(FallbackError):
-    """A recipe can't be applied; ``reason`` is what the refusal will say.
+    """A recipe can't be applied; ``reason`` is the refusal's.
 
     ``unread``: the sources that were not read, if the reason is UNKNOWN. At most MAX_UNREAD_LISTED are
     kept; the problem counts the others. ``blockers``: what keeps the recipe from being applied, if it is
@@ -344,13 +344,13 @@ class PluginError(FallbackError):
 
 
 class SandboxError(FallbackError):
-    """No sandbox can be had here, and none was waived."""
+    """No sandbox is available here, and none was waived."""
 
     code = "sandbox"
 
 
 def place_of(error: BaseException) -> str:
-    """Its kind, and where it was raised: a traceback tells a user nothing."""
+    """Return an error's type and where it was raised: a traceback would not help a user."""
     at = error.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next
@@ -359,6 +359,6 @@ def place_of(error: BaseException) -> str:
 
 
 def first_fault(error: "ValidationError", whole: str) -> str:
-    """Where the first fault is (``whole``: in no one field) and what it is, without the input."""
+    """Return where the first fault is (``whole`` if in no one field) and what it is, without the input."""
     fault = error.errors(include_url=False, include_input=False)[0]
     return f"{'.'.join(map(str, fault['loc'])) or whole}: {fault['msg']}"

@@ -1,4 +1,4 @@
-"""How programs are run: clients outside the sandbox, a target's commands inside (ADR-0009)."""
+"""Running of programs: clients outside the sandbox, a target's commands inside (ADR-0009)."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,12 +28,12 @@ class CommandResult(Frozen):
 
     @property
     def timed_out(self) -> bool:
-        """The wall-clock limit ended it."""
+        """Whether the wall-clock limit ended it."""
         return self.exit_code is None
 
     @property
     def ok(self) -> bool:
-        """It ended by itself, with exit code 0."""
+        """Whether it ended by itself, with exit code 0."""
         return self.exit_code == 0
 
 
@@ -42,7 +42,7 @@ _COUNTS: dict[object, Callable[[], int]] = {}
 
 @contextmanager
 def counted(tests: Callable[[], int]) -> Iterator[None]:
-    """For as long as a command runs: ``tests`` returns how many have run so far, in any thread."""
+    """Register ``tests`` while a command runs: it returns how many have run so far, in any thread."""
     key = object()
     _COUNTS[key] = tests
     try:
@@ -68,7 +68,7 @@ _STEPS: dict[object, Callable[[], StepCount]] = {}
 
 @contextmanager
 def counting_steps(count: Callable[[], StepCount]) -> Iterator[None]:
-    """For as long as a project is resolved: ``count`` returns how far it is, in any thread."""
+    """Register ``count`` while a project is resolved: it returns how far it is, in any thread."""
     key = object()
     _STEPS[key] = count
     try:
@@ -78,18 +78,19 @@ def counting_steps(count: Callable[[], StepCount]) -> Iterator[None]:
 
 
 def steps_so_far() -> StepCount | None:
-    """Return how far the project is that is resolved now; None if none is."""
+    """Return how far the project is that is being resolved, or None if none is."""
     return next((count() for count in _STEPS.copy().values()), None)
 
 
 class ClientRunner(Protocol):
-    """Runs package clients (npm, uv) and git *outside* the sandbox: allow-listed environment, time limit.
+    """Runner of package clients (npm, uv) and git *outside* the sandbox: allow-listed environment, time
+    limit.
 
     ``tool`` is a bare name, looked up by the runner. Raises ToolMissingError.
     """
 
     def __hash__(self) -> int:
-        """Of the runner itself: what it was asked once is known."""
+        """Return a hash of the runner itself, for caches of its answers."""
         ...
 
     def run(
@@ -101,25 +102,25 @@ class ClientRunner(Protocol):
         timeout_s: float,
         env: Mapping[str, str] | None = None,
     ) -> CommandResult:
-        """stdout and stderr joined, bounded; never raises for a non-zero exit."""
+        """Run a client; its output is stdout and stderr, bounded. Never raises for a non-zero exit."""
         ...
 
 
 @runtime_checkable
 class KnowsHosts(Protocol):
-    """Clients that tell which hosts they ask, for the audit trail."""
+    """Clients that report which hosts they contact, for the audit trail."""
 
     def allowed_hosts(self, tools: Sequence[str]) -> tuple[str, ...]:
-        """The hosts that these clients may ask, in order."""
+        """Return the hosts that these clients may contact, in order."""
         ...
 
     def take_refused(self) -> tuple[str, ...]:
-        """The hosts that were refused since this was last asked, in order."""
+        """Return the hosts that were refused since the last call, in order."""
         ...
 
 
 def allowing(clients: ClientRunner, hosts: Sequence[str]) -> ClientRunner:
-    """The clients, which may ask these hosts too (``HOST`` or ``HOST:PORT``)."""
+    """Return the clients with permission to contact these hosts too (``HOST`` or ``HOST:PORT``)."""
     return _Allowing(clients, tuple(hosts)) if hosts else clients
 
 
@@ -137,16 +138,16 @@ class _Allowing:
         timeout_s: float,
         env: Mapping[str, str] | None = None,
     ) -> CommandResult:
-        both = dict(env or {})
-        both[ALLOW_HOST] = ",".join(filter(None, (both.get(ALLOW_HOST), *self.hosts)))
-        return self.inner.run(tool, args, cwd=cwd, timeout_s=timeout_s, env=both)
+        variables = dict(env or {})
+        variables[ALLOW_HOST] = ",".join(filter(None, (variables.get(ALLOW_HOST), *self.hosts)))
+        return self.inner.run(tool, args, cwd=cwd, timeout_s=timeout_s, env=variables)
 
 
 class StoppableClients:
     """Clients that stop running: after the time of ``begin``, or if a person interrupts one of their runs.
 
-    ``stopped``: why they refused or ended a run; None while they have not. ``interrupt``: what the person
-    raised, for the caller to raise once the results so far are shown.
+    ``stopped``: why they refused or ended a run; None while they have not. ``interrupt``: the person's
+    KeyboardInterrupt, for the caller to raise once the results so far are shown.
     """
 
     def __init__(self, inner: ClientRunner) -> None:
@@ -157,7 +158,7 @@ class StoppableClients:
         self.interrupt: KeyboardInterrupt | None = None
 
     def begin(self, limit_s: float) -> None:
-        """Stop after this time. Until this is called, runs are the inner clients' own."""
+        """Stop after this time. Until this is called, the inner clients' own limits apply."""
         self._limit_s, self._deadline = limit_s, time.monotonic() + limit_s
 
     def run(
@@ -169,7 +170,7 @@ class StoppableClients:
         timeout_s: float,
         env: Mapping[str, str] | None = None,
     ) -> CommandResult:
-        """As ``ClientRunner``; a run ends with the limit at the latest. Raises StoppedError, too."""
+        """Run as ``ClientRunner``, until the limit at the latest. Raises StoppedError, too."""
         if self._deadline is None:
             return self._inner.run(tool, args, cwd=cwd, timeout_s=timeout_s, env=env)
         left_s = self._deadline - time.monotonic()
@@ -186,12 +187,12 @@ class StoppableClients:
         return result
 
     def allowed_hosts(self, tools: Sequence[str]) -> tuple[str, ...]:
-        """As ``KnowsHosts``; none if the inner clients don't tell."""
+        """Return the same as ``KnowsHosts``; nothing if the inner clients don't report hosts."""
         inner = self._inner
         return inner.allowed_hosts(tools) if isinstance(inner, KnowsHosts) else ()
 
     def take_refused(self) -> tuple[str, ...]:
-        """As ``KnowsHosts``; none if the inner clients don't tell."""
+        """Return the same as ``KnowsHosts``; nothing if the inner clients don't report hosts."""
         inner = self._inner
         return inner.take_refused() if isinstance(inner, KnowsHosts) else ()
 
@@ -213,7 +214,7 @@ class StoppableClients:
 
 
 class Sandbox(Protocol):
-    """Runs a target's commands: no network, read-only system, empty environment, limits."""
+    """Runner of a target's commands: no network, read-only system, empty environment, limits."""
 
     def run(
         self,
@@ -226,17 +227,18 @@ class Sandbox(Protocol):
         silent_s: float | None = None,
         servers: Sequence[str] = (),
     ) -> CommandResult:
-        """``worktree`` (a path: a plain folder) is writable, its .git only if it is disposable, and is the
-        working directory; ``readable`` paths are bound read-only at their own place; ``silent_s``: a
-        command that prints nothing for so long, and of which no test is reported, is ended as at
-        ``timeout_s``. ``servers``: names of those that the command starts itself; they lead to the loopback
-        network, and nothing runs as root, which such servers refuse. Raises SandboxError where no sandbox
-        can be had."""
+        """Run a command. ``worktree`` (a path: a plain folder) is writable, its .git only if it is
+        disposable, and is the working directory; ``readable`` paths are bound read-only at their own place;
+        ``silent_s``: a command that prints nothing for so long, and of which no test is reported, is ended
+        as at ``timeout_s``. ``servers``: names of servers that the command starts itself; they lead to the
+        loopback network, and nothing runs as root, which such servers refuse. Raises SandboxError if no
+        sandbox is available."""
         ...
 
     def mounts_layers(self, folder: Path) -> bool:
-        """Can a tree of several layers be mounted whose upper lies in ``folder``? Tried, not guessed.
+        """Return whether a tree of several layers can be mounted whose upper is in ``folder``: tried, not
+        guessed.
 
-        Raises SandboxError where no sandbox can be had.
+        Raises SandboxError if no sandbox is available.
         """
         ...

@@ -1,4 +1,4 @@
-"""Public names of a package, imported when they are first used: whoever needs one pays for no other."""
+"""Public names of a package, imported on first use: a caller that needs one imports no other."""
 
 from importlib import import_module
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def exported(package: str, homes: "Mapping[str, str]", name: str) -> "Any":
-    """For a package's ``__getattr__``. ``homes``: name → the module it is in. Raises AttributeError."""
+    """Return a public name, for ``__getattr__``. ``homes``: name → its module. Raises AttributeError."""
     if name not in homes:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
     return getattr(import_module(homes[name]), name)

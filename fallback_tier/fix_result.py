@@ -1,4 +1,4 @@
-"""How a fix ends (verified, patched, refused or escalated), and what became of its patch."""
+"""The end of a fix (verified, patched, refused or escalated), and the delivery of its patch."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -36,22 +36,22 @@ class FailedCandidate(Frozen):
 
     @classmethod
     def of(cls, events: Sequence[RecipeCandidateFailed]) -> "tuple[FailedCandidate, ...]":
-        """Return those on record. What the next one does without is what led to each."""
+        """Return the candidates on record. Each one's steps are those that the next one leaves out."""
         before = ((), *(event.left_out for event in events))
         return tuple(
             cls(
                 candidate=event.candidate,
-                steps=tuple(step for step in event.left_out if step not in known),
+                steps=tuple(step for step in event.left_out if step not in earlier),
                 failure_kind=event.failure_kind,
                 failing_gates=event.failing_gates,
                 patch_sha256=event.patch_sha256,
             )
-            for event, known in zip(events, before, strict=False)
+            for event, earlier in zip(events, before, strict=False)
         )
 
     @property
     def sentence(self) -> str:
-        """One line for a summary."""
+        """One line about the candidate, for a summary."""
         steps = " and ".join(step.label for step in self.steps)
         gates = ", ".join(self.failing_gates)
         return f"candidate {self.candidate} ({steps}) failed at {gates}: {self.failure_kind}"
@@ -80,7 +80,7 @@ class Verified(_Ended):
 
     @property
     def proof_level(self) -> ProofLevel:
-        """What the gates have shown; where none looked at versions, what the attempt says of itself."""
+        """The level that the gates have shown; if none looked at versions, the attempt's own."""
         return shown_by(self.verdicts) or self.application.proof_level
 
 
@@ -93,7 +93,7 @@ class Patched(_Ended):
 
     @property
     def proof_level(self) -> ProofLevel:
-        """Tests alone."""
+        """Always tests alone."""
         return ProofLevel.TESTS_ONLY
 
 
@@ -113,7 +113,7 @@ class RefusedFix(_Ended):
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the repository is affected could not be found out."""
+        """Whether it could not be found out if the repository is affected."""
         return self.reason is RefusalReason.UNKNOWN
 
 
@@ -138,27 +138,27 @@ class Committed(Frozen):
 
     @property
     def reference(self) -> str:
-        """As a delivery has it on record."""
+        """The commit as a delivery records it."""
         return f"{self.branch} {self.commit}"
 
 
 @dataclass(frozen=True)
 class DeliveryOutcome:
-    """What became of a proved patch. ``folder``: the report's; ``committed``: None on the working tree."""
+    """Delivery of a proved patch. ``folder``: the report's; ``committed``: None on the working tree."""
 
     delivered: bool = False
     committed: Committed | None = None
     folder: str | None = None
 
     def document(self) -> dict[str, object]:
-        """Return it for machines."""
+        """Return it as JSON, for machines."""
         commit = None if self.committed is None else self.committed.model_dump()
         return {"delivered": self.delivered, "commit": commit, "report": self.folder}
 
 
 @dataclass(frozen=True)
 class OneFix:
-    """How the fix of one advisory ended, and what became of its patch."""
+    """The end of the fix of one advisory, and the delivery of its patch."""
 
     result: FixResult
     advisory: Advisory
@@ -168,14 +168,14 @@ class OneFix:
     def delivered(
         cls, result: FixResult, advisory: Advisory, put: Callable[[WithPatch], DeliveryOutcome]
     ) -> "OneFix":
-        """Put a proved patch where it was asked for. Raises what ``put`` raises."""
+        """Deliver a proved patch by ``put``. Raises what ``put`` raises."""
         if isinstance(result, WithPatch):
             return cls(result, advisory, put(result))
         return cls(result, advisory)
 
 
 def projects_of(verdicts: Sequence[GateVerdict]) -> tuple[ProvedProject, ...]:
-    """What each project has of the advisory's packages, by the gates that passed."""
+    """Return what each project has of the advisory's packages, by the gates that passed."""
     passed = (verdict for verdict in verdicts if verdict.status is GateStatus.PASSED)
     return tuple(project for verdict in passed for project in verdict.projects)
 
@@ -187,7 +187,7 @@ def notes_of(verdicts: Sequence[GateVerdict]) -> tuple[str, ...]:
 
 def tests_level_of(verdicts: Sequence[GateVerdict]) -> TestsLevel | None:
     """Return how far the tests were judged: not at all if no gate looked. None: an older version's verdict,
-    which does not tell."""
+    which does not state it."""
     levels = [verdict.tests_level for verdict in verdicts if verdict.gate == TESTS_GATE]
     return levels[-1] if levels else TestsLevel.NOT_JUDGED
 
@@ -198,6 +198,6 @@ def tests_of(verdicts: Sequence[GateVerdict]) -> tuple[JudgedTests, ...]:
 
 
 def shown_by(verdicts: Sequence[GateVerdict]) -> ProofLevel | None:
-    """What a gate has seen counts more than what the attempt said of itself; None: no gate looked."""
+    """Return the level that a gate has seen, which counts more than the attempt's; None if none looked."""
     levels = [verdict.proof_level for verdict in verdicts if verdict.status is GateStatus.PASSED]
     return next((level for level in levels if level is not None), None)

@@ -1,4 +1,4 @@
-"""What a gate is given, and what it says, as protocols and models. Plugins implement gates."""
+"""Input and verdicts of gates, as protocols and models. Plugins implement gates."""
 
 from collections.abc import Callable, Iterable, MutableMapping
 from contextlib import AbstractContextManager
@@ -27,25 +27,25 @@ class Worktree(Protocol):
 
     @property
     def tree(self) -> FileTree:
-        """Where the files are, for a sandbox and for reading."""
+        """The files' location, for a sandbox and for reading."""
         ...
 
     def changed(self) -> tuple[RawChange, ...]:
-        """How the patch makes the tree differ from the base commit, by path: judged from what it
-        became, not from the diff's text. Raises ToolError."""
+        """Return how the patch makes the tree differ from the base commit, by path: judged from the
+        resulting files, not from the diff's text. Raises ToolError."""
         ...
 
     def fresh(self, *, patched: bool) -> AbstractContextManager[FileTree]:
-        """The patched files, or the base commit's, as nothing but git left them, without what gates
-        installed. Its ``.git`` is its own: HEAD is these files, with the base commit's history and tags
-        (ADR-0117). Gone at the end. Raises ToolError."""
+        """Yield the patched files, or the base commit's, exactly as git has them, without what gates
+        installed. Their ``.git`` is separate: HEAD is these files, with the base commit's history and tags
+        (ADR-0117). Removed at the end. Raises ToolError."""
         ...
 
 
 @dataclass(frozen=True)
 class SuiteTime:
-    """Seconds of one run of a project's tests: ``limit_s`` in all, and ``silent_s`` without output or a
-    reported test; None: it may be silent."""
+    """Limits in seconds of one run of a project's tests: ``limit_s`` in all, and ``silent_s`` without
+    output or a reported test; None: it may be silent."""
 
     limit_s: float
     silent_s: float | None = None
@@ -53,12 +53,12 @@ class SuiteTime:
 
 @dataclass(frozen=True)
 class GateContext:
-    """What a gate may look at. ``cache`` outlives attempts; ``report``: for who waits and wonders why.
+    """Input of a gate. ``cache`` outlives attempts; ``report``: tells a waiting user what takes time.
 
     ``is_proof``: a command's tests decide, so that they are witnessed (``TargetRun.witnessed``).
     ``resolutions``: what an ecosystem resolved for this fix, by its own keys. Each is recorded as evidence
-    with the verdict that follows, and is there again when the fix is resumed (ADR-0102). ``suite_time``:
-    what a run of the project's tests gets; None: ``timeout_s``, as any command.
+    with the verdict that follows, and is available again when the fix is resumed (ADR-0102).
+    ``suite_time``: limits of a run of the project's tests; None: ``timeout_s``, as for any command.
     """
 
     advisory: Advisory
@@ -99,20 +99,23 @@ class Witnessed(Frozen):
         return len(self.passed) + len(self.failed) or None
 
     def passes(self, test: str) -> bool:
-        """Return whether it passed. Of a subtest only a failure is reported: its test must have passed."""
+        """Return whether a test passed. For a subtest, which reports only failures, its test must have
+        passed."""
         return test not in self.failed and any(
-            test == one or test.startswith((f"{one} (", f"{one} [")) for one in self.passed
+            test == passed_test or test.startswith((f"{passed_test} (", f"{passed_test} ["))
+            for passed_test in self.passed
         )
 
 
 @dataclass(frozen=True)
 class TargetRun:
-    """A command of somebody's, run in a tree with its dependencies, and on what it ran.
+    """A command that was run in a tree with its dependencies, and what it ran on.
 
-    ``result`` None: nothing could be installed, so it did not run. ``installed``: what could not be had, in
-    the client's own words; empty where everything is there. ``compared``: all that two runs must have alike
-    for their ends to be compared, of which that sentence may say only the beginning. ``witnessed``: if the
-    context says that it is a proof; None: this ecosystem has no witness, so that the output alone tells.
+    ``result`` None: nothing could be installed, so it did not run. ``installed``: what failed to install,
+    in the client's own output; empty if everything is there. ``compared``: everything that must be equal in
+    two runs for their ends to be compared, of which ``installed`` may have only the beginning.
+    ``witnessed``: set if the context says that it is a proof; None: this ecosystem has no witness, so that
+    the output alone tells.
     """
 
     result: CommandResult | None
@@ -130,22 +133,22 @@ class GateVerdict(Frozen):
     failure_kind: FailureKind | None = None
     #: How much a passed verdict on versions proves; None: the gate says nothing about versions.
     proof_level: ProofLevel | None = None
-    #: How far it judged the project's tests; None: it is no gate on them.
+    #: How far it judged the project's tests; None: it is not a gate on them.
     tests_level: TestsLevel | None = None
     #: How far, project by project, and by which command: the lowest of their levels is ``tests_level``.
     tests: tuple[JudgedTests, ...] = ()
     #: Tests that failed here and that fail now and then at the base commit too.
     flaky: tuple[str, ...] = ()
-    #: Tests of the base commit that pass there and failed here, where the runner names them.
+    #: Tests of the base commit that pass there and failed here, if the runner names them.
     broken: tuple[str, ...] = ()
-    #: Tests that fail here as they always do at the base commit: not the patch's, and one of them may be
-    #: the test that shows the flaw.
+    #: Tests that fail here as they always do at the base commit: not because of the patch, and one of them
+    #: may be the test that shows the vulnerability.
     failing_before: tuple[str, ...] = ()
     #: What each project has of the advisory's packages, with a pass on versions: the lowest level counts.
     projects: tuple[ProvedProject, ...] = ()
     #: What a reader should know with the verdict, in sentences.
     notes: tuple[str, ...] = ()
-    #: Short names of what ``detail`` says, which stay if its words change (ADR-0130); one verdict over
+    #: Short names of what ``detail`` states, which stay if its wording changes (ADR-0130); one verdict over
     #: several projects or runs has those of all. For programs in this process: they are not on record.
     kinds: frozenset[str] = Field(default=frozenset(), exclude=True)
     log: str = ""
@@ -162,7 +165,7 @@ def passed(
     proof_level: ProofLevel | None = None,
     kinds: Iterable[str] = (),
 ) -> GateVerdict:
-    """The gate's condition holds; ``proof_level`` where it says how much that shows."""
+    """Return a pass: the gate's condition holds. ``proof_level``: how much that shows, if the gate says."""
     return GateVerdict(
         gate=gate,
         status=GateStatus.PASSED,
@@ -174,22 +177,22 @@ def passed(
 
 
 def failed(gate: str, kind: FailureKind, detail: str, log: str = "") -> GateVerdict:
-    """The gate's condition does not hold."""
+    """Return a failure: the gate's condition does not hold."""
     return GateVerdict(
         gate=gate, status=GateStatus.FAILED, failure_kind=kind, detail=detail, log=log
     )
 
 
 def skipped(gate: str, reason: str, log: str = "", *, kinds: Iterable[str] = ()) -> GateVerdict:
-    """The gate had nothing to say, and why; never a pass. What it should have said and could not is
-    ``undecided``."""
+    """Return that the gate had nothing to judge, and why; never a pass. If it should have judged and could
+    not, that is ``undecided``."""
     return GateVerdict(
         gate=gate, status=GateStatus.SKIPPED, detail=reason, log=log, kinds=frozenset(kinds)
     )
 
 
 def undecided(gate: str, reason: str, log: str = "", *, kinds: Iterable[str] = ()) -> GateVerdict:
-    """The base commit is known to do what is checked, and what the patch does can't be held against it.
+    """Return that the base commit is known to do what is checked, and the patch can't be compared with it.
 
     Neither a pass nor the patch's failure: unless another gate fails it, a person is asked (ADR-0077).
     """
@@ -207,5 +210,5 @@ class Gate(Protocol):
         ...
 
     def judge(self, context: GateContext) -> GateVerdict:
-        """Never raises for a bad patch: that is a verdict. Raises SandboxError or ToolError."""
+        """Judge the worktree. A bad patch is a verdict, no error. Raises SandboxError or ToolError."""
         ...

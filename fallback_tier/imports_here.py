@@ -1,8 +1,8 @@
-"""Which files of a repository a file imports, by its text: Python and JavaScript, nothing is run.
+"""The files of a repository that a file imports, by its text: Python and JavaScript, nothing is run.
 
-Every place that a name may stand for counts: search paths, aliases and workspaces are settings of tools
-that are not asked. So a file may seem to import more than it does, and what is put together from parts at
-run time is not seen.
+Every location that a name may refer to counts: search paths, aliases and workspaces are settings of tools
+that are not read. So a file may seem to import more than it does, and a name that is composed at run time
+is not seen.
 
 An import of Python also runs the packages around a module, which often import all that they have: through
 them nearly every file reaches nearly every other. ``Imports.is_direct`` leaves them out.
@@ -31,7 +31,7 @@ _BY_CALL = lazy_pattern(r"\b(?:import_module|importorskip|__import__)\(\s*['\"](
 _NAME = lazy_pattern(r"[A-Za-z_][\w.]{0,1000}+")
 _COMMENT = lazy_pattern(r"#[^\n]*")
 
-#: Characters of a name that is looked for: each of its parts is tried.
+#: Most characters of a name that is looked up: each of its parts is tried.
 _MAX_NAME = 1_000
 
 _SPECIFIER = lazy_pattern(
@@ -41,13 +41,13 @@ _SPECIFIER = lazy_pattern(
 #: Aliases that settings of bundlers give to a source folder.
 _ALIAS = lazy_pattern(r"^(?:[@~#]/|[~#](?=\w))")
 
-#: Folders that are put on search paths, below any folder above the file that imports.
+#: Folders that are put on search paths, below any folder above the importing file.
 _ROOTS = ("", "src", "lib", "python", "app")
 
-#: Folders in which a name of Python may begin: a name with more (``tests``, ``utils``) is left out.
+#: Most folders in which a Python name may begin: a name with more (``tests``, ``utils``) is left out.
 _MAX_ROOTS = 20
 
-#: Folders of a package in which its sources lie.
+#: Folders of a package that hold its sources.
 _SOURCE_FOLDERS = ("", "src", "lib")
 
 _ENDINGS = ("", ".js", ".cjs", ".mjs", ".jsx", ".ts", ".cts", ".mts", ".tsx", ".json", ".vue")
@@ -56,12 +56,12 @@ _BUILT = lazy_pattern(r"\.([cm]?)js(x?)$")
 
 @dataclass
 class Imports:
-    """Of one repository, each file read once.
+    """Imports of one repository, each file read once.
 
     ``is_direct``: only the file that has what is imported, without the packages around it. ``any_root``: a
-    name of Python that begins in none of the usual folders may begin in any that is no package (members of
-    a monorepo). ``places``: folders by the beginnings of JavaScript's names that stand for them (members
-    of a workspace, aliases of a compiler).
+    Python name that begins in none of the usual folders may begin in any that is not a package (members of
+    a monorepo). ``places``: folders by the beginnings of JavaScript names that refer to them (members of a
+    workspace, aliases of a compiler).
     """
 
     repo: RepoContext
@@ -71,21 +71,21 @@ class Imports:
     _known: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def of(self, path: str) -> frozenset[str]:
-        """The tracked files that a tracked file may import; none for what is no source."""
+        """Return the tracked files that a tracked file may import; none if it is not source."""
         if path not in self._known:
             self._known[path] = frozenset(self._found(path))
         return self._known[path]
 
     def names(self, path: str) -> Collection[str]:
-        """What a source file imports, as it writes it: dotted names of Python, with relative ones as places
-        (``/pkg/module``); specifiers of JavaScript. None of what is no source."""
+        """Return what a source file imports, as it writes it: dotted Python names, with relative ones as
+        paths (``/pkg/module``); JavaScript specifiers. Nothing if it is not source."""
         suffix = PurePosixPath(path).suffix.lower()
         if suffix in PYTHON_SUFFIXES:
             return _modules(self.text(path), path, is_direct=self.is_direct)
         return set(_SPECIFIER.findall(self.text(path))) if suffix in SOURCE_SUFFIXES else ()
 
     def reached(self, starts: Iterable[str]) -> set[str]:
-        """The files that these import, and what those import, and so on; the first ones as well."""
+        """Return these files, those that they import, those that these import, and so on."""
         reached = set(starts)
         pending = list(reached)
         while pending:
@@ -95,41 +95,45 @@ class Imports:
         return reached
 
     def module(self, name: str, importer: str) -> Iterator[str]:
-        """The files that a dotted name of Python may stand for, the packages around it among them."""
+        """Yield the files that a dotted Python name may refer to, with the packages around it."""
         parts = name.split(".")
         beginnings = self._beginnings.get(parts[0], set())
         roots = beginnings and beginnings.intersection(_search_paths(importer))
         if self.any_root and not roots and len(beginnings) <= _MAX_ROOTS:
-            roots = {it for it in beginnings if not self.repo.has(f"{it}/__init__.py")}
+            roots = {
+                beginning
+                for beginning in beginnings
+                if not self.repo.has(f"{beginning}/__init__.py")
+            }
         for root in roots:
-            around = [posixpath.join(root, *parts[:end]) for end in range(1, len(parts) + 1)]
-            found = [[*self._there(f"{it}/__init__.py", f"{it}.py")] for it in around]
-            yield from chain(*(list(filter(None, found))[-1:] if self.is_direct else found))
+            paths = [posixpath.join(root, *parts[:end]) for end in range(1, len(parts) + 1)]
+            matches = [[*self._there(f"{path}/__init__.py", f"{path}.py")] for path in paths]
+            yield from chain(*(list(filter(None, matches))[-1:] if self.is_direct else matches))
 
     def file(self, specifier: str, folder: str) -> Iterator[str]:
-        """The files that a relative path may stand for, as node and its bundlers look for them."""
-        place = posixpath.normpath(posixpath.join(folder, specifier))
-        yield from self._there(*(f"{place}{ending}" for ending in _ENDINGS))
-        yield from self._there(*(f"{place}/index{ending}" for ending in _ENDINGS[1:]))
-        if _BUILT.search(place):  # written in TypeScript, asked for by what it is compiled to
-            yield from self._there(_BUILT.sub(r".\1ts\2", place), _BUILT.sub(r".tsx", place))
+        """Yield the files that a relative path may refer to, as node and its bundlers look for them."""
+        path = posixpath.normpath(posixpath.join(folder, specifier))
+        yield from self._there(*(f"{path}{ending}" for ending in _ENDINGS))
+        yield from self._there(*(f"{path}/index{ending}" for ending in _ENDINGS[1:]))
+        if _BUILT.search(path):  # written in TypeScript, imported by the name of its output
+            yield from self._there(_BUILT.sub(r".\1ts\2", path), _BUILT.sub(r".tsx", path))
 
     def text(self, path: str) -> str:
-        """A file's text; empty where it is none."""
+        """Return a file's text; empty if it can't be read."""
         with suppress(RepositoryError):
             return self.repo.read_text(path)
         return ""
 
     @cached_property
     def _beginnings(self) -> dict[str, set[str]]:
-        """The folders in which a name of Python may begin: most names are none of the repository's."""
-        found: dict[str, set[str]] = {}
+        """The folders in which a Python name may begin. Most names are not the repository's."""
+        folders_by_name: dict[str, set[str]] = {}
         for path in self.repo.tracked_files:
             if path.endswith(".py"):
                 parts = path.removesuffix(".py").split("/")
-                for at, part in enumerate(parts):
-                    found.setdefault(part, set()).add("/".join(parts[:at]))
-        return found
+                for depth, part in enumerate(parts):
+                    folders_by_name.setdefault(part, set()).add("/".join(parts[:depth]))
+        return folders_by_name
 
     def _there(self, *paths: str) -> Iterator[str]:
         return filter(self.repo.has, paths)
@@ -143,16 +147,16 @@ class Imports:
         for name in names:
             yield from self._at(name) if name.startswith("/") else self.module(name, path)
 
-    def _at(self, place: str) -> Iterator[str]:
-        """A module at a place of the repository, as a relative import names it."""
-        place = place.lstrip("/")
-        folder = posixpath.dirname(place)
+    def _at(self, path: str) -> Iterator[str]:
+        """Yield the files of a module at a path of the repository, as a relative import names it."""
+        path = path.lstrip("/")
+        folder = posixpath.dirname(path)
         if not self.is_direct:
-            yield from self._there(f"{place}.py", f"{place}/__init__.py", f"{folder}/__init__.py")
+            yield from self._there(f"{path}.py", f"{path}/__init__.py", f"{folder}/__init__.py")
             return
-        own = [*self._there(f"{place}.py", f"{place}/__init__.py")]
-        # What is no module is a name in the one that it is imported from.
-        yield from own or self._there(f"{folder}.py", f"{folder}/__init__.py")
+        module_files = [*self._there(f"{path}.py", f"{path}/__init__.py")]
+        # What is not a module is a name in the module that it is imported from.
+        yield from module_files or self._there(f"{folder}.py", f"{folder}/__init__.py")
 
     def _specified(self, specifier: str, path: str) -> Iterator[str]:
         if specifier.startswith("."):
@@ -181,23 +185,23 @@ def _search_paths(path: str) -> Iterator[str]:
 
 
 def _modules(text: str, path: str, *, is_direct: bool) -> Collection[str]:
-    """Dotted names, and for relative imports places (``/pkg/module``). ``is_direct``: of
-    ``from m import n`` only ``m.n``, without ``m``."""
-    named = chain.from_iterable(
-        (one.split()[0] for one in _COMMENT.sub("", listed).split(",") if one.split())
+    """Return dotted names, and paths for relative imports (``/pkg/module``). ``is_direct``: for ``from m
+    import n`` only ``m.n``, without ``m``."""
+    imported = chain.from_iterable(
+        (part.split()[0] for part in _COMMENT.sub("", listed).split(",") if part.split())
         for listed in _IMPORT.findall(text)
     )
-    found = {name for name in (*named, *_BY_CALL.findall(text)) if _NAME.fullmatch(name)}
-    for module, listed in (it for it in _FROM.findall(text) if len(it[0]) <= _MAX_NAME):
-        brought = [name for name in _NAME.findall(_COMMENT.sub("", listed)) if name != "as"]
+    names = {name for name in (*imported, *_BY_CALL.findall(text)) if _NAME.fullmatch(name)}
+    for module, listed in (groups for groups in _FROM.findall(text) if len(groups[0]) <= _MAX_NAME):
+        members = [name for name in _NAME.findall(_COMMENT.sub("", listed)) if name != "as"]
         if module.startswith("."):
             inner = module.lstrip(".")
             folder = PurePosixPath(f"/{path}").parent
             for _ in range(len(module) - len(inner) - 1):
                 folder = folder.parent
-            place = posixpath.join(str(folder), *filter(None, inner.split(".")))
-            whole, parts = place, [posixpath.join(place, name) for name in brought]
+            module_path = posixpath.join(str(folder), *filter(None, inner.split(".")))
+            whole, parts = module_path, [posixpath.join(module_path, name) for name in members]
         else:
-            whole, parts = module, [f"{module}.{name}" for name in brought]
-        found |= {*parts} if is_direct and parts else {whole, *parts}
-    return found
+            whole, parts = module, [f"{module}.{name}" for name in members]
+        names |= {*parts} if is_direct and parts else {whole, *parts}
+    return names

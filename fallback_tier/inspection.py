@@ -1,6 +1,6 @@
-"""A repository as git has it, as a fix sees it: its base commit, files, tags and committed settings.
+"""A repository as git has it and a fix sees it: its base commit, files, tags and committed settings.
 
-Nothing is written, and no plugin is asked.
+Nothing is written, and no plugin runs.
 """
 
 import os
@@ -19,15 +19,15 @@ from fallback_tier.gates.trees.isolation import (
 from fallback_tier.repo import RepoContext, Settings, new_id
 from fallback_tier.sandbox.clients import SubprocessClients
 
-#: Changed files that an error names: enough to recognise one's own work.
+#: Most changed files that an error names: enough to recognise one's own work.
 MAX_DIRTY_NAMED = 5
 
 
 def look_at(repository: Path, clients: ClientRunner, settings: Settings) -> RepoContext:
-    """A repository at its clean base commit; no plugin was asked for its manifests yet. What ``settings``
-    leave open of its tests is as the base commit's configuration says.
+    """Return a repository at its clean base commit, without the plugins' manifests. What ``settings`` leave
+    open comes from the base commit's configuration.
 
-    Raises RepositoryError: not a git repository, dirty, no commit; ConfigurationError.
+    Raises RepositoryError if it is not a git repository, is dirty or has no commit; ConfigurationError.
     """
     return _configured(_clean(inspect_repository(repository, clients), clients), clients, settings)
 
@@ -35,26 +35,26 @@ def look_at(repository: Path, clients: ClientRunner, settings: Settings) -> Repo
 def look_at_working_tree(
     repository: Path, clients: ClientRunner, settings: Settings
 ) -> tuple[RepoContext, tuple[str, ...]]:
-    """As ``look_at``, with tracked files as they are in the working tree, and the names of those that
-    differ from the base commit. For what only looks: a fix starts from a commit. Settings are the commit's
-    all the same. Raises as ``look_at``, but for changes."""
+    """Return the same as ``look_at``, with tracked files as they are in the working tree, and the names of
+    those that differ from the base commit. For read-only commands: a fix starts from a commit. Settings are
+    the commit's all the same. Raises as ``look_at``, but for changes."""
     facts = inspect_repository(repository, clients)
     changed = frozenset(facts.dirty)
     on_disk = {shown: odd.real for shown, odd in facts.odd_names.items()}
-    there = tuple(
+    existing = tuple(
         name
         for name in facts.tracked_files
         if name not in changed or os.path.lexists(facts.root / on_disk.get(name, name))
     )
-    facts = facts.model_copy(update={"tracked_files": there})
+    facts = facts.model_copy(update={"tracked_files": existing})
     return _configured(facts, clients, settings), facts.dirty
 
 
 def _clean(facts: RepositoryFacts, clients: ClientRunner) -> RepositoryFacts:
-    """Return them. Raises RepositoryError: there are uncommitted changes."""
-    if named := facts.dirty[:MAX_DIRTY_NAMED]:
+    """Return the facts. Raises RepositoryError if there are uncommitted changes."""
+    if changed := facts.dirty[:MAX_DIRTY_NAMED]:
         next_step = "Commit or stash them: a fix starts from a commit and is put on top of it."
-        if filters := filters_of(named, facts.root, clients):
+        if filters := filters_of(changed, facts.root, clients):
             name = min(filters)
             next_step += (
                 f" If `git status` shows none: their filter {name!r} counts only from your own git "
@@ -67,7 +67,7 @@ def _clean(facts: RepositoryFacts, clients: ClientRunner) -> RepositoryFacts:
                 " --no-skip-worktree FILE`."
             )
         raise RepositoryError(
-            f"{facts.root} has uncommitted changes: {', '.join(named)}.",
+            f"{facts.root} has uncommitted changes: {', '.join(changed)}.",
             next_step=next_step,
             kind="dirty",
         )
@@ -77,8 +77,8 @@ def _clean(facts: RepositoryFacts, clients: ClientRunner) -> RepositoryFacts:
 def _configured(facts: RepositoryFacts, clients: ClientRunner, settings: Settings) -> RepoContext:
     repo = as_found(facts, settings)
     if not settings.has_own_file:
-        own = of_base(repo, clients)
-        repo = repo.model_copy(update={"settings": own.completing(settings)})
+        committed = of_base(repo, clients)
+        repo = repo.model_copy(update={"settings": committed.completing(settings)})
     repo.check_paths()
     return repo
 
@@ -89,19 +89,19 @@ def is_tracked(repository: Path, path: str) -> bool:
 
 
 def committed_settings(repository: Path) -> SettingsFile | None:
-    """Return what the current commit of a repository says of settings, whatever its working tree has; None:
-    nothing. Raises RepositoryError, ConfigurationError."""
+    """Return the settings in the current commit of a repository, whatever its working tree has, or None if
+    it has none. Raises RepositoryError, ConfigurationError."""
     clients = SubprocessClients()
     return read_base(as_found(inspect_repository(repository, clients), Settings()), clients)
 
 
 def tags_of(repo: RepoContext, clients: ClientRunner) -> Callable[[], tuple[str, ...]]:
-    """Asks git for the tags that the base commit contains, when it is called."""
+    """Return a function that asks git for the tags that the base commit contains."""
     return lambda: contained_tags(repo.root, repo.base_commit, clients)
 
 
 def as_found(facts: RepositoryFacts, settings: Settings) -> RepoContext:
-    """A repository at its base commit, whatever its working tree has on top of it."""
+    """Return a repository at its base commit, whatever its working tree has on top of it."""
     return RepoContext(
         root=facts.root,
         base_commit=facts.base_commit,

@@ -1,6 +1,6 @@
 """The ecosystem plugins and gates that are installed here, and the clients that they run (ADR-0004).
 
-What a plugin raises of its own is a PluginError in its name (ADR-0066).
+A plugin's own exception becomes a PluginError that names the plugin (ADR-0066).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,15 +28,15 @@ GATES_GROUP = "fallback_tier.gates"
 def clients_and_plugins(
     allow_hosts: Sequence[str] = (),
 ) -> tuple[ClientRunner, Mapping[str, EcosystemPlugin]]:
-    """The reference clients, which may ask ``allow_hosts`` too, and every installed plugin over them."""
+    """Return the reference clients, which may contact ``allow_hosts``, too, and all installed plugins."""
     clients = SubprocessClients(allow_hosts=allow_hosts)
     return clients, InstalledPlugins(clients)
 
 
 class InstalledPlugins(Mapping[str, EcosystemPlugin]):
-    """Every installed ecosystem plugin, by its OSV name (ADR-0004), loaded when it is asked for.
+    """Every installed ecosystem plugin, by its OSV name (ADR-0004), loaded when it is first needed.
 
-    What a plugin raises of its own is a PluginError in its name (ADR-0066).
+    A plugin's own exception becomes a PluginError that names the plugin (ADR-0066).
     """
 
     def __init__(self, clients: ClientRunner) -> None:
@@ -60,7 +60,8 @@ class InstalledPlugins(Mapping[str, EcosystemPlugin]):
 
 
 def installed_gates(plugin: EcosystemPlugin) -> tuple[Gate, ...]:
-    """The gates of other distributions for a fix in this ecosystem, by the names of their entry points.
+    """Return the gates of other distributions for a fix in this ecosystem, by the names of their entry
+    points.
 
     Raises PluginError.
     """
@@ -71,7 +72,7 @@ def installed_gates(plugin: EcosystemPlugin) -> tuple[Gate, ...]:
     return tuple(gates)
 
 
-#: What core goes on with: anything else would be noticed far from the plugin that gave it.
+#: Return types that core needs: another one would be noticed far from the plugin that returned it.
 _GIVES: Mapping[str, tuple[type, ...]] = {
     "manifests": (tuple,),
     "own_packages": (tuple,),
@@ -109,9 +110,10 @@ def _guarded_plugin(owner: Mounted, clients: ClientRunner) -> EcosystemPlugin:
 def _blameless(
     call: Callable[Concatenate[GateContext, _P], _T],
 ) -> Callable[Concatenate[GateContext, _P], _T]:
-    """What ``context.report`` raises is of who watches: it is raised as it is, and no plugin is blamed."""
+    """Wrap a hook so that an exception of ``context.report`` is raised as it is: it is the observer's, and
+    no plugin is blamed."""
 
-    def watched(context: GateContext, /, *args: _P.args, **named: _P.kwargs) -> _T:
+    def watched(context: GateContext, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         raised: list[Exception] = []
 
         def report(sentence: str) -> None:
@@ -122,7 +124,7 @@ def _blameless(
                 raise
 
         try:
-            return call(replace(context, report=report), *args, **named)
+            return call(replace(context, report=report), *args, **kwargs)
         except PluginError as error:
             if raised and error.__cause__ is raised[0]:
                 raise raised[0] from None
@@ -140,13 +142,15 @@ class _GuardedGate:
 
     @property
     def name(self) -> str:
-        """As the plugin calls it."""
+        """The plugin's own name for it."""
         return self._owner.call("name", lambda: self._gate.name)
 
     def judge(self, context: GateContext) -> GateVerdict:
-        """As ``Gate.judge``. Raises PluginError where it gives no verdict."""
+        """Judge as ``Gate.judge``. Raises PluginError if the gate returns no verdict."""
         hook = f"gate {self.name!r}"
-        judge = _blameless(lambda own: self._owner.call(hook, self._gate.judge, own))
+        judge = _blameless(
+            lambda gate_context: self._owner.call(hook, self._gate.judge, gate_context)
+        )
         verdict: object = judge(context)
         if not isinstance(verdict, GateVerdict):
             raise self._owner.failed(hook, f"it returned {type(verdict).__name__}, no verdict")

@@ -10,7 +10,7 @@ _METHODS = ("finditer", "findall", "fullmatch", "match", "search", "split", "sub
 
 
 class _LazyPattern:
-    """A stand-in for ``re.Pattern``: its first attribute compiles it, and it has its methods then."""
+    """Replacement of ``re.Pattern``: its first attribute access compiles it, and adds its methods."""
 
     def __init__(self, source: str | bytes, flags: int) -> None:
         self._arguments = (source, flags)
@@ -24,7 +24,7 @@ class _LazyPattern:
 def lazy_pattern(source: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     """Return a pattern of a module that is compiled at first use, as ``re.compile`` compiles it.
 
-    It has a pattern's methods and attributes, and isn't one: functions of ``re`` don't take it. An invalid
-    source raises ``re.error`` at first use only; a test compiles all.
+    It has a pattern's methods and attributes, and isn't one: functions of ``re`` don't accept it. An
+    invalid source raises ``re.error`` at first use only; a test compiles all.
     """
     return cast("re.Pattern[AnyStr]", _LazyPattern(source, flags))

@@ -1,7 +1,7 @@
-"""The entry point ``fallback_tier.tiers:default``: the tier for a host that knows nothing else of us.
+"""The entry point ``fallback_tier.tiers:default``: the tier for a host that knows no other module.
 
-Plain data goes in (a configuration, paths, prior attempts as dicts); what comes out is read by
-attribute or as JSON (``model_dump``). ADR-0004.
+Plain data goes in (a configuration, paths, prior attempts as dicts); results are read by attribute or as
+JSON (``model_dump``). ADR-0004.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -18,21 +18,21 @@ from fallback_tier.repo import RepoContext
 from fallback_tier.tier import FallbackTier
 from fallback_tier.wiring import Configuration, Services, wire
 
-#: A prior attempt as a host has it: our class, or its fields as plain data.
+#: A prior attempt as a host has it: an AttemptSummary, or its fields as plain data.
 PriorAttempt = AttemptSummary | Mapping[str, Any]
 
 _history = TypeAdapter(tuple[AttemptSummary, ...])
 
 
 class MountedTier(FallbackTier):
-    """The tier, and the way to make its arguments."""
+    """The tier, and a method that prepares its arguments."""
 
     def __init__(self, services: Services) -> None:
         self.__dict__.update(services.tier.__dict__)
         self._services = services
 
     def prepare(self, advisory_file: str | Path, repository: str | Path, **ids: str) -> Inputs:
-        """The first three arguments of ``run``, from an OSV file and a repository.
+        """Return the first three arguments of ``run``, from an OSV file and a repository.
 
         ``ids`` may name ``fix_id`` and ``gate_transition_id``. Raises InputError with the reason.
         """
@@ -46,7 +46,7 @@ class MountedTier(FallbackTier):
         *,
         prior_attempts: Sequence[PriorAttempt] = (),
     ) -> RecipeApplication:
-        """As ``FallbackTier.run``."""
+        """Run as ``FallbackTier.run``."""
         prior = _summaries(prior_attempts)
         return super().run(advisory, repo_ctx, recipe_selection, prior_attempts=prior)
 
@@ -58,7 +58,7 @@ class MountedTier(FallbackTier):
         *,
         prior_attempts: Sequence[PriorAttempt] = (),
     ) -> Generator[TierEvent, None, None]:
-        """As ``FallbackTier.stream``."""
+        """Stream as ``FallbackTier.stream``."""
         prior = _summaries(prior_attempts)
         return super().stream(advisory, repo_ctx, recipe_selection, prior_attempts=prior)
 
@@ -68,7 +68,7 @@ class MountedTier(FallbackTier):
 
 
 def build_tier(configuration: Mapping[str, Any]) -> MountedTier:
-    """A tier from plain data (the fields of Configuration). Raises ConfigurationError."""
+    """Return a tier from plain data (the fields of Configuration). Raises ConfigurationError."""
     try:
         valid = Configuration.model_validate(configuration)
     except ValidationError as error:

@@ -1,8 +1,8 @@
 """Bounds on what any server sends: the bytes of an answer, and the time of a whole exchange.
 
-Whatever of ours reads from a network does it through here: ``fetch``, or a client with ``bounds``. A server
-may answer with a body that never ends, under any status, or say one byte a minute: a limit on each read is
-none on their sum.
+All network reads of this program go through here: ``fetch``, or a client with ``bounds``. A server may
+answer with a body that never ends, under any status, or send one byte per minute: a limit on each read does
+not limit their sum.
 """
 
 import socket
@@ -16,24 +16,24 @@ from typing import Any, Final, Self
 
 import httpx2
 
-#: Bytes of an answer that reports a failure. Its status says what to do; the rest is a sentence.
+#: Most bytes of an answer that reports a failure. Its status decides what to do; the rest is a sentence.
 MAX_ERROR_BYTES: Final = 64 * 1024
 
-#: Hosts that no proxy of the environment is asked for.
+#: Hosts that are contacted directly, without a proxy of the environment.
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 class AnswerTooLargeError(OSError):
-    """An answer has more bytes than whoever asked has room for."""
+    """An answer has more bytes than the caller accepts."""
 
 
 class AddressError(OSError):
-    """An address that whoever asks does not allow, or that nobody here can ask: it is none, or the
-    environment names a proxy for it that is none of ours. Asked again, it is the same."""
+    """An address that the caller does not allow, or that can't be requested here: it is not valid, or the
+    environment names a proxy for it that can't be used. Another request would fail in the same way."""
 
 
 class StatusError(OSError):
-    """There was an answer, and its ``status`` is no success. ``body``: its first MAX_ERROR_BYTES."""
+    """The server answered, and ``status`` is not a success. ``body``: its first MAX_ERROR_BYTES."""
 
     def __init__(self, message: str, status: int, body: bytes = b"") -> None:
         super().__init__(message)
@@ -42,10 +42,10 @@ class StatusError(OSError):
 
 
 class TimeLimit:
-    """The time that an exchange may take, connections, redirects and retries counted in.
+    """Limit on the time of an exchange, with its connections, redirects and retries.
 
-    From the ``with`` on; at its end every connection that ``watch`` was told of is ended, since only that
-    wakes a reader that is blocked. ``passed`` then says so.
+    It runs from the ``with`` on. When it is over, every connection that was passed to ``watch`` is shut
+    down, since only that wakes a reader that is blocked. ``passed`` is True then.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -59,12 +59,12 @@ class TimeLimit:
 
     @property
     def passed(self) -> bool:
-        """It is over, and what was watched was ended for it."""
+        """Whether the time is over, so that watched connections were shut down."""
         return self._over.is_set()
 
     @property
     def left_s(self) -> float:
-        """Seconds until then."""
+        """Seconds until the time is over."""
         return self._ends - time.monotonic()
 
     def __enter__(self) -> Self:
@@ -79,14 +79,15 @@ class TimeLimit:
                 self._watched.pop().close()
 
     def watch(self, connection: socket.socket) -> None:
-        """``connection``: as it is before TLS, whose socket takes the place of this one."""
+        """Shut this connection down when the time is over. ``connection``: as it is before TLS, whose
+        socket replaces this one."""
         with self._lock:
             self._watched.append(connection.dup())
         if self.passed:
             self._end()
 
     def trace(self, name: str, info: Mapping[str, Any]) -> None:
-        """httpx2's ``trace`` extension: tells of each connection as soon as there is one, before TLS."""
+        """Watch each connection as soon as there is one, before TLS: httpx2's ``trace`` extension."""
         if name.endswith("connect_tcp.complete"):
             self.watch(info["return_value"].get_extra_info("socket"))
 
@@ -102,12 +103,12 @@ Hooks = dict[str, list[Callable[..., Any]]]
 
 
 def bounds(limit: TimeLimit, max_bytes: int) -> Hooks:
-    """``event_hooks`` of a client, for every answer that it gets.
+    """Return ``event_hooks`` of a client, for every answer that it gets.
 
-    One that reports success and is longer than ``max_bytes`` raises AnswerTooLargeError while it is read;
-    of any other the first MAX_ERROR_BYTES are all there is, and that it broke off is no further failure.
-    The bytes are those of the wire: an encoding is not undone, since a few of its bytes may stand for
-    gigabytes. So ask for none.
+    An answer that reports success and is longer than ``max_bytes`` raises AnswerTooLargeError while it is
+    read. Of any other only the first MAX_ERROR_BYTES are read, and a broken connection is no further
+    failure. The bytes are those on the wire: an encoding is not undone, since a few of its bytes may expand
+    to gigabytes. So request none.
     """
 
     def send(request: httpx2.Request) -> None:
@@ -115,7 +116,7 @@ def bounds(limit: TimeLimit, max_bytes: int) -> Hooks:
 
     def arrived(response: httpx2.Response) -> None:
         response.headers.pop("content-encoding", None)
-        assert isinstance(response.stream, httpx2.SyncByteStream)  # noqa: S101 (of a client that waits)
+        assert isinstance(response.stream, httpx2.SyncByteStream)  # noqa: S101 (a synchronous client's)
         response.stream = (
             _Bounded(response.stream, max_bytes)
             if response.is_success
@@ -131,10 +132,10 @@ class _Bounded(httpx2.SyncByteStream):
         self._max_bytes = max_bytes
 
     def __iter__(self) -> Iterator[bytes]:
-        left = self._max_bytes
+        bytes_left = self._max_bytes
         for chunk in self._stream:
-            left -= len(chunk)
-            if left < 0:
+            bytes_left -= len(chunk)
+            if bytes_left < 0:
                 raise AnswerTooLargeError(f"it has more than {self._max_bytes:,} bytes")
             yield chunk
 
@@ -144,12 +145,12 @@ class _Bounded(httpx2.SyncByteStream):
 
 class _Beginning(_Bounded):
     def __iter__(self) -> Iterator[bytes]:
-        left = self._max_bytes
+        bytes_left = self._max_bytes
         with suppress(httpx2.HTTPError):
             for chunk in self._stream:
-                yield chunk[:left]
-                left -= len(chunk)
-                if left <= 0:
+                yield chunk[:bytes_left]
+                bytes_left -= len(chunk)
+                if bytes_left <= 0:
                     return
 
 
@@ -161,13 +162,13 @@ def fetch(
     allowed: Callable[[str], bool] | None = None,
     posted: bytes | None = None,
 ) -> bytes:
-    """The body of one GET, or of a POST of this JSON, redirects followed, through the environment's proxies
-    (loopback: directly).
+    """Return the body of one GET, or of a POST of this JSON. Redirects are followed, and the environment's
+    proxies are used (not for loopback).
 
-    ``timeout_s`` is the limit on the whole of it; ``allowed``: may this address be asked, be it the first
-    or one that a redirect names? Raises OSError: no connection, a status that is no success (StatusError),
-    more than ``max_bytes`` (AnswerTooLargeError), not in time (TimeoutError), an address that is not
-    allowed or not usable (AddressError).
+    ``timeout_s`` is the limit on the whole of it; ``allowed``: whether an address may be requested, be it
+    the first or one of a redirect. Raises OSError: no connection, a status that is not a success
+    (StatusError), more than ``max_bytes`` (AnswerTooLargeError), not in time (TimeoutError), an address
+    that is not allowed or not usable (AddressError).
     """
 
     def check(request: httpx2.Request) -> None:
@@ -178,7 +179,7 @@ def fetch(
         host = httpx2.URL(url).host
         limit = TimeLimit(timeout_s)
         hooks = bounds(limit, max_bytes)
-        hooks["request"].append(check)  # of each address, before it is asked
+        hooks["request"].append(check)  # for each address, before it is requested
         with (
             limit,
             httpx2.Client(
@@ -190,7 +191,7 @@ def fetch(
                 verify=_system_roots(),
             ) as client,
         ):
-            late = f"{host} did not finish within {timeout_s:g} s"
+            message = f"{host} did not finish within {timeout_s:g} s"
             try:
                 answer = (
                     client.get(url)
@@ -205,20 +206,20 @@ def fetch(
                 raise StatusError(str(error), answer.status_code, answer.content) from error
             except httpx2.HTTPError as error:
                 if limit.passed or isinstance(error, httpx2.TimeoutException):
-                    raise TimeoutError(late) from error
+                    raise TimeoutError(message) from error
                 raise
             # A body without a length ends with its connection, which the limit ends.
             if limit.passed:
-                raise TimeoutError(late)
+                raise TimeoutError(message)
             return content
     except httpx2.HTTPError as error:
         raise OSError(str(error)) from error
-    # ImportError, ValueError: of a proxy (SOCKS, no scheme).
+    # A proxy raises ImportError (SOCKS) or ValueError (no scheme).
     except (httpx2.InvalidURL, ImportError, ValueError) as error:
         raise AddressError(str(error)) from error
 
 
 @cache
 def _system_roots() -> ssl.SSLContext:
-    """As other programs of this machine trust: a site's own registry may have a certificate of its own."""
+    """Return the roots that other programs here trust: a site's registry may have a private one."""
     return ssl.create_default_context()

@@ -1,4 +1,4 @@
-"""What goes into and comes out of one attempt: selections, plans, summaries, applications."""
+"""Input and results of one attempt: selections, plans, summaries, applications."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -26,11 +26,11 @@ from fallback_tier.limits import MAX_AUTHOR_CALLS
 #: Validators of unions are built when they are first used, as those of models are.
 _DEFERRED = ConfigDict(defer_build=True)
 
-#: The kind of what is left of a project that a person left out (``Settings.paths``).
+#: The kind of what is left of a project that a person excluded (``Settings.paths``).
 OUTSIDE = "outside_paths"
 
-#: The kind of what is left since clients were stopped (``StoppedError``): its steps were not all tried. No
-#: other error has it.
+#: The kind of what is left because clients were stopped (``StoppedError``): not all of its steps were
+#: tried. No other error has it.
 NOT_RESOLVED = "clients_stopped"
 
 RelativePath = Annotated[str, Field(min_length=1, max_length=4096)]
@@ -66,7 +66,7 @@ class NotApplicable(Frozen):
 
     @classmethod
     def of(cls, error: RecipeError | RepositoryError) -> "NotApplicable":
-        """The selection of a recipe that raised this error."""
+        """Return the selection of a recipe that raised this error."""
         if isinstance(error, RepositoryError):
             return cls(reason=RefusalReason.RECIPE_UNSUPPORTED, sentence=str(error))
         declined = declined_by(error)
@@ -74,7 +74,7 @@ class NotApplicable(Frozen):
 
 
 def not_resolved(error: StoppedError) -> RecipeError:
-    """Return the refusal of what was not resolved to the end."""
+    """Return the refusal for what was not resolved to the end."""
     return RecipeError(
         RefusalReason.RESOLVER_FAILED, error.problem, next_step=error.next_step, kind=NOT_RESOLVED
     )
@@ -127,11 +127,11 @@ class Left(Frozen):
     next_step: str = ""
     #: The sources that were not read, if the reason is UNKNOWN: then ``package`` may be affected.
     unread: tuple[UnreadItem, ...] = ()
-    #: The kind of the error that said so; in no document.
+    #: The kind of the error that caused it; not in documents.
     kind: str = Field(default="", exclude=True)
 
     def __eq__(self, other: object) -> bool:
-        # Without ``kind``: one that was read from a document is equal to the one that was written.
+        # Without ``kind``: an item that was read from a document is equal to the one that was written.
         return isinstance(other, Left) and self._stated() == other._stated()
 
     def __hash__(self) -> int:
@@ -142,12 +142,12 @@ class Left(Frozen):
 
     @property
     def is_unknown(self) -> bool:
-        """Whether something is affected at all could not be found out."""
+        """Whether it could not be found out if anything is affected."""
         return self.reason is RefusalReason.UNKNOWN
 
     @property
     def is_outside(self) -> bool:
-        """Whether it is of a project that a person left out (``Settings.paths``)."""
+        """Whether it is of a project that a person excluded (``Settings.paths``)."""
         return self.kind == OUTSIDE
 
     @property
@@ -157,7 +157,7 @@ class Left(Frozen):
 
     @property
     def why(self) -> NotApplicable:
-        """The same as the selection of a recipe that leaves nothing."""
+        """The same reason as the selection of a recipe that leaves nothing."""
         return NotApplicable(
             reason=self.reason,
             sentence=self.sentence,
@@ -253,15 +253,15 @@ class SearchReplace(Frozen):
 
     @property
     def makes_file(self) -> bool:
-        """Is it a new file?"""
+        """Whether it makes a new file."""
         return not self.old
 
 
 class _Plan(Frozen):
     rationale: str = ""
     citations: tuple[str, ...] = ()
-    #: What the edits newly reach for; asked of a retry whose attempt failed for saying nothing of it.
-    #: Not written where empty: a model is shown plans as they are written, and needn't think of it.
+    #: Capabilities that the edits newly use; requested of a retry whose attempt failed because it declared
+    #: none. Not written if empty: a model is shown plans as they are written, and needn't think of it.
     capabilities: tuple[Capability, ...] = Field(default=(), exclude_if=lambda kinds: not kinds)
 
 
@@ -380,7 +380,7 @@ class Applied(_Application):
     low_confidence: LowConfidence | None = None
     #: Edits that matched only when white space was left out of the comparison (``path: edit n``).
     loose_edits: tuple[str, ...] = ()
-    #: How it came about, where a reader should know: a search that was cut short, in sentences.
+    #: How it came about, if a reader should know: a search that was cut short, in sentences.
     notes: tuple[str, ...] = ()
     used_few_shot_ref: tuple[str, ...] = ()
 
@@ -398,7 +398,7 @@ class Refused(_Application):
     declined: tuple[StepDeclined, ...] = ()
 
 
-#: The result of one attempt, by whichever tier: the name is the callable's contract.
+#: The result of one attempt, by any tier: the name is the callable's contract.
 RecipeApplication = Annotated[Applied | Refused, Field(discriminator="outcome")]
 
 
@@ -408,7 +408,7 @@ def shared_fields(record: BaseModel, model: type[BaseModel]) -> dict[str, Any]:
     return {name: getattr(record, name) for name in names}
 
 
-#: The heading in a failure summary that turns from what failed to what the patch tried.
+#: The heading in a failure summary between what failed and what the patch tried.
 TRIED_HEADING = "What the patch tried:"
 
 

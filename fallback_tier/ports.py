@@ -1,4 +1,4 @@
-"""What the tier and the gates need from outside, as protocols. Plugins implement them."""
+"""External parts that the tier and the gates need, as protocols. Plugins implement them."""
 
 import hashlib
 import json
@@ -30,12 +30,12 @@ from fallback_tier.retrieval import Retrieval
 
 
 class SolvedExampleRetriever(Protocol):
-    """Finds validated past fixes. Never touched on a retry (ADR-0011)."""
+    """Memory of validated past fixes. Never used in a retry (ADR-0011)."""
 
     def query(
         self, advisory: Advisory, repo_ctx: RepoContext, *, beyond: frozenset[str] = frozenset()
     ) -> Retrieval:
-        """Ask the memory. Never raises for "nothing found"; that is RagMiss.
+        """Query the memory. Never raises for "nothing found"; that is RagMiss.
 
         ``beyond``: example ids that were already returned; the answer has none of them (self-RAG).
         """
@@ -77,7 +77,8 @@ class ModelRequest(Frozen):
         return self.system + "".join(message.content for message in self.messages)
 
     def key(self, model: str) -> str:
-        """SHA-256 of the request to this model without its nonces: two that ask the same are equal."""
+        """Return the SHA-256 of the request to this model without its nonces: equal requests have equal
+        keys."""
         text = json.dumps(
             [model, self.call_type, self.max_output_tokens, self.system]
             + [[message.role, message.content] for message in self.messages]
@@ -88,8 +89,8 @@ class ModelRequest(Frozen):
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-#: Tokens that one answer may be said to have used: a thousand times the largest context. A server that
-#: says more, or less than none, counts something else, and no cap could rely on it.
+#: Most tokens that one answer may be reported to have used: a thousand times the largest context. A server
+#: that reports more, or less than none, counts something else, and no cap could rely on it.
 MAX_REPORTED_TOKENS = 10**9
 
 _Tokens = Annotated[int, Field(ge=0, le=MAX_REPORTED_TOKENS)]
@@ -114,7 +115,7 @@ class ModelAnswer(Frozen):
 
 
 class LanguageModel(Protocol):
-    """Asks one model behind one server. What the words mean is the tier's business (ADR-0021)."""
+    """One model behind one server. The tier interprets its text (ADR-0021)."""
 
     @property
     def model(self) -> str:
@@ -127,23 +128,23 @@ class LanguageModel(Protocol):
         ...
 
     def ask(self, request: ModelRequest) -> Generator[str, None, ModelAnswer]:
-        """One request: yields the text as it arrives, returns the whole answer.
+        """Send one request: yield the text as it arrives, return the whole answer.
 
-        Safe to call from several threads. Closing the generator abandons the request. Raises
-        ModelError where no answer came.
+        Safe to call from several threads. Closing the generator abandons the request. Raises ModelError if
+        no answer came.
         """
         ...
 
     def close(self) -> None:
-        """Release connections, or a server of its own. Idempotent."""
+        """Release connections, or the model's own server. Idempotent."""
         ...
 
 
 class NonceSource(Protocol):
-    """128-bit fence nonces, injectable so that recorded requests can be replayed."""
+    """Source of 128-bit fence nonces, injectable so that recorded requests can be replayed."""
 
     def __call__(self) -> str:
-        """32 lower-case hex characters, fresh at each call."""
+        """Return 32 lower-case hex characters, new at each call."""
         ...
 
 
@@ -152,19 +153,19 @@ class NonceSource(Protocol):
 
 @runtime_checkable
 class OffersCandidates(Protocol):
-    """A plugin whose recipe may have another candidate where gates refused one (ADR-0048)."""
+    """A plugin whose recipe may have another candidate after gates refused one (ADR-0048)."""
 
     def next_candidate(
         self, refused: Selected, moves: Sequence[Move], advisory: Advisory, repo: RepoContext
     ) -> Selected | None:
-        """Return what to select instead of what led to ``moves``: it was tried, and works. None: there is
+        """Return what to select instead of what led to ``moves``: it was tried, and works. None if there is
         no other. Never raises for a client that can't resolve it."""
         ...
 
 
 @runtime_checkable
 class NamesTests(Protocol):
-    """A plugin that knows how projects say that they are tested."""
+    """A plugin that knows how projects declare their test commands."""
 
     def test_commands(self, repo: RepoContext, files: Sequence[str]) -> tuple[OwnTests, ...]:
         """Return the commands that a fix of these files would try, project by project, in their order.
@@ -183,21 +184,21 @@ class ListsPackages(Protocol):
 
 
 class EcosystemFactory(Protocol):
-    """What an entry point of ``fallback_tier.ecosystems`` names. The entry point itself is called as OSV
-    calls the ecosystem. docs/ecosystem.md shows how one is written."""
+    """The object that an entry point of ``fallback_tier.ecosystems`` names. The entry point itself has
+    OSV's name of the ecosystem. docs/ecosystem.md shows how to write one."""
 
     @property
     def rules(self) -> EcosystemRules:
-        """Asked for without a client, by every command that reads an advisory: imports little."""
+        """The ecosystem's rules, which every command that reads an advisory needs: they import little."""
         ...
 
     def __call__(self, clients: ClientRunner) -> "EcosystemPlugin":
-        """The plugin, on top of what runs its clients."""
+        """Return the plugin. ``clients`` runs its clients."""
         ...
 
 
 class GateFactory(Protocol):
-    """What an entry point of ``fallback_tier.gates`` names: gates for every fix, whatever its ecosystem."""
+    """The object that an entry point of ``fallback_tier.gates`` names: gates for every ecosystem."""
 
     def __call__(self, plugin: "EcosystemPlugin") -> "Sequence[Gate]":
         """Return them in order; they come after the ecosystem's own. Empty if none concerns it."""
@@ -205,30 +206,30 @@ class GateFactory(Protocol):
 
 
 class EcosystemPlugin(Protocol):
-    """What a fix does in one ecosystem: its recipes, its gates, its way to run a command.
+    """The hooks of a fix in one ecosystem: its recipes, its gates, its way to run a command.
 
-    Each hook may raise an error of the one tree where its text says so. Any other exception becomes a
-    PluginError, which names the plugin and the hook.
+    A hook may raise a FallbackError if its docstring names it. Any other exception becomes a PluginError,
+    which names the plugin and the hook.
     """
 
     @property
     def name(self) -> str:
-        """OSV's name of the ecosystem, as the entry point is called."""
+        """OSV's name of the ecosystem, which is the entry point's name, too."""
         ...
 
     def manifests(self, tracked_files: Sequence[str]) -> tuple[str, ...]:
-        """Those of the tracked files that declare or lock dependencies."""
+        """Return those of the tracked files that declare or lock dependencies."""
         ...
 
     def own_packages(self, repo: RepoContext, names: Collection[str]) -> tuple[OwnPackage, ...]:
-        """Those of ``names`` (canonical) that this repository is, or may be, the source of.
+        """Return those of ``names`` (canonical) that this repository is, or may be, the source of.
 
         Its manifests are parsed, no client runs. Never raises for a manifest that can't be read.
         """
         ...
 
     def source_links(self, package: str) -> tuple[str, ...]:
-        """Where the registry says that a package's source and pages are; empty where it doesn't answer."""
+        """Return the registry's links to a package's source and pages; empty if it doesn't answer."""
         ...
 
     def select(self, advisory: Advisory, repo: RepoContext) -> RecipeSelection:
@@ -236,33 +237,33 @@ class EcosystemPlugin(Protocol):
         ...
 
     def outline(self, advisory: Advisory, repo: RepoContext) -> Outline:
-        """What the files alone tell about a fix: nothing is resolved, no client runs. For a bundle of
-        any size; never raises for a manifest that can't be read (that is in ``left``)."""
+        """Return what the files alone show about a fix: nothing is resolved, no client runs. For a bundle
+        of any size; never raises for a manifest that can't be read (that is in ``left``)."""
         ...
 
     def apply(self, selection: Selected, advisory: Advisory, repo: RepoContext) -> RecipeResult:
         """Run the ladder, in memory: the repository is not written.
 
-        One advisory: wholly cleared, or RecipeError. A bundle: what can be cleared, the rest in
-        ``left``; RecipeError where nothing can. Raises RecipeError, RepositoryError, ToolError.
+        One advisory: wholly cleared, or RecipeError. A bundle: what can be cleared, the rest in ``left``;
+        RecipeError if nothing can. Raises RecipeError, RepositoryError, ToolError.
         """
         ...
 
     def bump(self, package: str, version: str) -> Selected:
-        """The selection that raises ``package`` to ``version``: what a model's bump becomes."""
+        """Return the selection that raises ``package`` to ``version``, for a model's bump."""
         ...
 
     def override(self, package: str, version: str) -> Selected:
-        """The selection that forces the transitive ``package`` to ``version`` (scoped override or
-        constraint), whatever the cheaper steps could do: what a model's override becomes."""
+        """Return the selection that forces the transitive ``package`` to ``version`` (scoped override or
+        constraint), whatever the cheaper steps could do, for a model's override."""
         ...
 
     def editable_keys(self, path: str) -> tuple[str, ...] | None:
-        """Manifest keys a plan may change in ``path`` (dotted); None: not a manifest."""
+        """Return the manifest keys that a plan may change in ``path`` (dotted); None: not a manifest."""
         ...
 
     def gates(self) -> Sequence[Gate]:
-        """This ecosystem's gates, cheapest first."""
+        """Return this ecosystem's gates, cheapest first."""
         ...
 
     def run(
@@ -272,35 +273,35 @@ class EcosystemPlugin(Protocol):
         argv: Sequence[str],
         timeout_s: float | None = None,
     ) -> TargetRun:
-        """Run a command in the root of ``tree`` (patched, or the base commit's), in the sandbox, with
-        what the tree's own manifests declare installed and first on the path.
+        """Run a command in the root of ``tree`` (patched, or the base commit's), in the sandbox, with what
+        the tree's own manifests declare installed and first on the path.
 
-        ``timeout_s``: wall clock of the command alone, the context's where None. Paths in the output
-        are relative to the root. Raises SandboxError, ToolError.
+        ``timeout_s``: wall clock of the command alone; None: the context's. Paths in the output are
+        relative to the root. Raises SandboxError, ToolError.
         """
         ...
 
     def runs_on(self, context: GateContext, tree: RepoContext, argv: Sequence[str]) -> str:
-        """What ``run`` runs ``argv`` on in ``tree``: interpreters, and what is installed, to the byte.
-        Equal where both are the same. Raises as ``run`` does."""
+        """Return what ``run`` runs ``argv`` on in ``tree``: interpreters, and what is installed, to the
+        byte. Equal if both are the same. Raises as ``run`` does."""
         ...
 
     def run_on_another(
         self, context: GateContext, tree: RepoContext, argv: Sequence[str], number: int
     ) -> bool:
-        """From now on all that this fix runs, ``argv`` first, is on the ``number``-th interpreter that the
-        project may run with (0: as before any was chosen). False, and nothing is changed, where there are
+        """Run all further commands of this fix, ``argv`` first, on the ``number``-th interpreter that the
+        project may run with (0: as before any was chosen). Return False, and change nothing, if there are
         not so many. Raises as ``run`` does."""
         ...
 
     def tests_ran(self, output: str) -> int | None:
-        """Tests that ran, passed or failed, by what this ecosystem's runners print; None: not told."""
+        """Return how many tests ran, passed or failed, by what the runners print; None if unknown."""
         ...
 
     def instruction_template(self) -> str:
-        """The jinja2 text of skills/leaf-llm-instruction.md."""
+        """Return the jinja2 text of skills/leaf-llm-instruction.md."""
         ...
 
     def mentions(self, package: str, path: str, text: str) -> bool:
-        """Does this source file use the package (import, require)?"""
+        """Return whether this source file uses the package (import, require)."""
         ...

@@ -34,10 +34,10 @@ from fallback_tier.limits import (
 AllowedHost = Annotated[str, Field(pattern=ALLOWED_HOST)]
 
 
-#: Days; ten years are more than any rule means.
+#: Days; ten years are more than any rule needs.
 ReleaseAge = Annotated[int, Field(ge=1, le=3_650)]
 
-#: A line for a shell. No program can be given a word with a NUL in it (execve(2)).
+#: A line for a shell. No program can get an argument with a NUL in it (execve(2)).
 TestLine = Annotated[
     str, Field(min_length=1, max_length=MAX_TEST_COMMAND_CHARS, pattern=r"^[^\x00]*\S[^\x00]*$")
 ]
@@ -48,7 +48,8 @@ TestSeconds = Annotated[float, Field(gt=0, le=MAX_TESTS_S, allow_inf_nan=False)]
 
 
 def _as_folder(text: str) -> str:
-    """A folder of a repository, as ``git ls-files`` begins its paths. Raises ValueError if it can't be."""
+    """Return a folder of a repository in the form in which ``git ls-files`` begins its paths. Raises
+    ValueError if it can't be one."""
     folder = posixpath.normpath(text)
     if posixpath.isabs(folder) or folder.split("/")[0] == ".." or "\0" in folder:
         raise ValueError("it must be a folder of the repository, relative to its root")
@@ -61,7 +62,7 @@ Folders = Annotated[tuple[Folder, ...], Field(max_length=MAX_PATHS_GIVEN)]
 
 _Made = TypeVar("_Made")
 
-#: Fields that say which files a context shows.
+#: Fields that decide which files a context shows.
 _FILES = frozenset(
     {"root", "base_commit", "tracked_files", "odd_names", "laid_out_with_crlf", "layers"}
 )
@@ -94,44 +95,44 @@ class AnswerForm(StrEnum):
 class Settings(Frozen):
     """The part of our configuration that an attempt needs."""
 
-    #: Of one answer, thinking counted in.
+    #: Most tokens of one answer, thinking included.
     max_output_tokens: int = SMALL_OUTPUT_TOKENS
-    #: None: as the model does by itself.
+    #: None: the model's default.
     effort: Effort | None = None
-    #: Code in a prompt: what calls a dependency.
+    #: Bytes of code in a prompt: code that calls a dependency.
     snippet_budget_bytes: int = 12_000
-    #: … and the package's own, where that is at fault (docs/evaluation/own-code/code-budget.md).
+    #: … and the package's own code, if that is affected (docs/evaluation/own-code/code-budget.md).
     own_code_budget_bytes: int = 192_000
     strategy: Strategy = Strategy.STANDARD
-    #: How a plan is asked for and read; a self-RAG search knows JSON alone.
+    #: The form in which a plan is requested and read; a self-RAG search supports JSON alone.
     answer_form: AnswerForm = AnswerForm.JSON
     #: Paths that self-RAG keeps after each step; 1 is greedy search.
     beam_width: Annotated[int, Field(ge=1, le=MAX_BEAM_WIDTH)] = 1
-    #: A failure's summary has a line for each attempt before it. Off until an ablation says what it brings.
+    #: A failure's summary has a line for each attempt before it. Off until an ablation shows its effect.
     recalls_attempts: bool = False
-    #: Ask no registry where the files alone suffice: a yanked release can't be noticed then.
+    #: Contact no registry if the files alone suffice: a yanked release can't be noticed then.
     offline: bool = False
-    #: Hosts that package clients may ask beside those of the user's own configuration (ADR-0096).
+    #: Hosts that package clients may contact, in addition to the user's own configuration (ADR-0096).
     allow_hosts: tuple[AllowedHost, ...] = ()
     #: Days that a release must have been published before a fix takes it, whatever the project's own rules
-    #: say (ADR-0110); None: theirs alone.
+    #: say (ADR-0110); None: the project's rules alone.
     release_age_days: ReleaseAge | None = None
     #: Packages that a person exempts from every such rule, for one fix.
     age_exceptions: tuple[AgeException, ...] = ()
-    #: A person's word on which step is tried first of the parent bump and the override; None: what changes
-    #: less for the application.
+    #: A person's choice of the step that is tried first, of the parent bump and the override; None: the one
+    #: that changes less for the application.
     prefer: LadderStep | None = None
-    #: A person's word on whose code is affected (``--own-code``, ``--dependency``); None: it is looked up.
+    #: A person's decision whose code is affected (``--own-code``, ``--dependency``); None: it is looked up.
     whose_code: AffectedCode | None = None
     #: Folders that a person limits a fix to (``--path``, ``paths``): a project with no file in one of them
     #: stays as it is, and what is affected there is left by name. None given: the whole repository.
     paths: Folders = ()
-    #: How a person says that the project is tested, the best first (``--test-command``); if there is none,
-    #: as the base commit's configuration says (``test_command``). Run in the folder of each project that
+    #: A person's commands that test the project, the best first (``--test-command``); if there is none,
+    #: those of the base commit's configuration (``test_command``). Run in the folder of each project that
     #: the patch touches.
     test_commands: TestLines = ()
     #: Seconds that one run of the tests gets (``--test-timeout``, ``test_timeout_s``); None: derived from
-    #: the base commit's own.
+    #: the base commit's own run.
     test_timeout_s: TestSeconds | None = None
     #: A person's own file (``--config``) counts instead of the base commit's configuration.
     has_own_file: bool = False
@@ -147,7 +148,7 @@ class OddName(Frozen):
     problem: str
 
 
-#: Pointers of each kind that a proof's failure has: more places are a list, and no pointer.
+#: Most pointers of each kind that a proof's failure has: more places are a list, not a pointer.
 MAX_POINTERS = 60
 
 
@@ -180,7 +181,7 @@ ID_BYTES = 8
 
 
 def new_id(kind: str) -> str:
-    """Return an identifier that nobody has used."""
+    """Return a new identifier."""
     return f"{kind}-{secrets.token_hex(ID_BYTES)}"
 
 
@@ -197,18 +198,18 @@ class RepoContext(Frozen):
     settings: Settings = Settings()
     tracked_files_cut: bool = False
     odd_names: dict[str, OddName] = Field(default_factory=dict)
-    #: Files that are committed with LF, and that git, or an editor, lays out with CRLF.
+    #: Files that are committed with LF, and that git, or an editor, checks out with CRLF.
     laid_out_with_crlf: frozenset[str] = frozenset()
-    #: Where the files are if they don't lie in ``root`` alone.
+    #: The files' location if they are not in ``root`` alone.
     layers: FileTree | None = None
-    #: Whose code the advisory in hand is about; None: nobody has asked (another host's context).
+    #: Whose code the advisory in hand is about; None: not decided (another host's context).
     affected: Affected | None = None
     #: How the proof fails at the base commit; None: no proof was given, or it did not run.
     proof_failure: ProofFailure | None = None
 
     @property
     def tree(self) -> FileTree:
-        """Where the files are."""
+        """The files' location."""
         return self.layers or FileTree(root=self.root)
 
     @property
@@ -217,8 +218,8 @@ class RepoContext(Frozen):
         return AffectedCode.DEPENDENCY if self.affected is None else self.affected.code
 
     def once(self, key: object, make: Callable[[], _Made]) -> _Made:
-        """Return what ``make`` returned the first time for this key: something expensive to derive from the
-        files, or what a client made of them. Copies with the same files share it."""
+        """Return what ``make`` returned on the first call for this key: a value that is expensive to derive
+        from the files, or that a client made of them. Copies with the same files share it."""
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]  # type: ignore[no-any-return]
@@ -228,7 +229,7 @@ class RepoContext(Frozen):
         self._made.update(other._made)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """As pydantic's, without what was derived from the files if those are others."""
+        """Return a copy as pydantic does, without what was derived from the files if those differ."""
         shared = self._made
         copied = super().model_copy(update=update, deep=deep)
         for name in ("_made", "_tracked"):
@@ -238,14 +239,15 @@ class RepoContext(Frozen):
         return copied
 
     def laid_out(self, tree: FileTree) -> "RepoContext":
-        """The same repository with its files in ``tree``: same bounds, links never followed."""
+        """Return the same repository with its files in ``tree``: same bounds, links never followed."""
         return self.model_copy(update={"root": tree.root, "layers": tree})
 
     def read_text(self, path: str) -> str:
         """Return a tracked file's text with the line ends that are committed.
 
-        Raises RepositoryError: not tracked, oddly named, outside the root, a link, no plain file, larger
-        than MAX_FILE_BYTES, or not text: not UTF-8, or with NUL bytes, as git tells a binary file.
+        Raises RepositoryError if it is not tracked, has an odd name, is outside the root, a link, not a
+        plain file, larger than MAX_FILE_BYTES, or not text: not UTF-8, or with NUL bytes, by which git
+        detects a binary file.
         """
         pure = PurePosixPath(path)
         if pure.is_absolute() or ".." in pure.parts or path not in self._tracked:
@@ -261,9 +263,9 @@ class RepoContext(Frozen):
             )
         try:
             content = self._bytes(path)
-            if (at := content.find(0)) >= 0:
+            if (position := content.find(0)) >= 0:
                 wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
-                why = "it is UTF-16" if wide else f"it has a NUL byte (byte {at})"
+                why = "it is UTF-16" if wide else f"it has a NUL byte (byte {position})"
                 raise RepositoryError(
                     f"{path!r} is not UTF-8 text: {why}.",
                     next_step="Only UTF-8 text files are read and edited.",
@@ -287,29 +289,30 @@ class RepoContext(Frozen):
             raise blamed(error, repr(path), unreadable) from error
 
     def glimpse(self, path: str) -> str | None:
-        """What can be seen of a tracked file that ``read_text`` refuses, to search it for names: bytes that
-        are no text are left out, and a link is seen as the tracked file that it leads to. None: nothing."""
+        """Return what can be read of a tracked file that ``read_text`` refuses, to search it for names:
+        bytes that are not text are left out, and a link is read as the tracked file that it leads to. None
+        if nothing can."""
         try:
-            if (led_to := self.leads_to(path)) is not None:
-                return self.read_text(led_to)
+            if (target := self.leads_to(path)) is not None:
+                return self.read_text(target)
             return self._bytes(path).decode("utf-8", "ignore").replace("\0", "")
         except (OSError, RepositoryError) as error:
             raise_failed(error, repr(path))
             return None
 
     def leads_to(self, path: str) -> str | None:
-        """The tracked file that a tracked link names; None: it is no link, or names something else."""
+        """Return the tracked file that a tracked link names, or None if there is no such link or file."""
         folder = posixpath.dirname(path)
         try:
             self.tree.locate(folder)
             entry = self.tree.entry(PurePosixPath(path)) if path in self._tracked else None
             target = posixpath.normpath(posixpath.join(folder, entry.readlink())) if entry else ""
-        except OSError:  # no link, or behind one
+        except OSError:  # not a link, or below one
             return None
         return target if target in self._tracked else None
 
     def has(self, path: str) -> bool:
-        """Is this path tracked?"""
+        """Return whether this path is tracked."""
         return path in self._tracked
 
     def selects(self, files: Iterable[str]) -> bool:
@@ -318,7 +321,7 @@ class RepoContext(Frozen):
         return not paths or any(_is_below(file, folder) for file in files for folder in paths)
 
     def check_paths(self) -> None:
-        """Raises RepositoryError: the fix is limited to a folder in which nothing is tracked."""
+        """Raise RepositoryError if the fix is limited to a folder in which nothing is tracked."""
         for folder in self.settings.paths:
             if not any(_is_below(path, folder) for path in self.tracked_files):
                 raise RepositoryError(
@@ -328,10 +331,11 @@ class RepoContext(Frozen):
                 )
 
     def _bytes(self, path: str) -> bytes:
-        """Raises OSError, RepositoryError. A pipe is not opened: that would wait for ever."""
+        """Return a file's bytes as committed. Raises OSError, RepositoryError. A pipe is not opened: that
+        would block for ever."""
         odd = self.odd_names.get(path)
-        place = self.tree.locate(path if odd is None else odd.real)
-        status = place.stat()
+        location = self.tree.locate(path if odd is None else odd.real)
+        status = location.stat()
         if not stat.S_ISREG(status.st_mode):
             what = "a folder" if stat.S_ISDIR(status.st_mode) else "no plain file"
             raise RepositoryError(
@@ -343,7 +347,7 @@ class RepoContext(Frozen):
                 f"{path!r} is larger than {MAX_FILE_BYTES:,} bytes.",
                 next_step="Files of this size are not edited.",
             )
-        return self.as_committed(path, place.read_bytes())
+        return self.as_committed(path, location.read_bytes())
 
     def as_committed(self, path: str, content: bytes) -> bytes:
         """Return a file's bytes with the line ends that git commits."""

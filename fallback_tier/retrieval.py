@@ -1,8 +1,8 @@
-"""What a solved-example memory holds and answers: the boundary models of the RAG tier (ADR-0019).
+"""Records and answers of a solved-example memory: the boundary models of the RAG tier (ADR-0019).
 
-A ``SolvedExample`` is a record: a validated past fix with its provenance. A ``FewShot`` is the part
-of one record that is shown to a model, with the scores that brought it there. An answer is one of
-``RagHit``, ``RagDegraded`` and ``RagMiss``, each with an ``account`` that says why.
+A ``SolvedExample`` is a record: a validated past fix with its provenance. A ``FewShot`` is the part of one
+record that is shown to a model, with the scores that selected it. An answer is one of ``RagHit``,
+``RagDegraded`` and ``RagMiss``, each with an ``account`` that says why.
 """
 
 import json
@@ -19,20 +19,21 @@ from fallback_tier.outcome import SearchReplace
 
 
 def _of_a_file(edit: SearchReplace) -> SearchReplace:
-    """Replay needs the content that an edit was made on, and a new file has none (ADR-0013)."""
+    """Return the edit if it is not of a new file: replay needs the content that an edit was made on, and a
+    new file has none (ADR-0013). Raises ValueError."""
     if edit.makes_file:
         raise ValueError("an example's edit has an `old` text")
     return edit
 
 
-#: An edit of a file that was there.
+#: An edit of an existing file.
 ExampleEdit = Annotated[SearchReplace, AfterValidator(_of_a_file)]
 
 
 class ExampleOrigin(StrEnum):
     """How a record came to be: it says how far a reader may trust it."""
 
-    #: Our own fix, after every gate had passed.
+    #: The product's own fix, after every gate had passed.
     HARVESTED = "harvested"
     #: A data set of real fixes.
     DATASET = "dataset"
@@ -47,7 +48,7 @@ class ExampleProvenance(Frozen):
 
     origin: ExampleOrigin
     source: str
-    #: ``owner/name`` or an address of the code's repository; empty where there is none.
+    #: ``owner/name`` or an address of the code's repository; empty if there is none.
     repository: str = ""
     #: The commit that fixed it, or ``vulnerable..fixed`` versions.
     revision: str = ""
@@ -72,7 +73,7 @@ class SolvedExample(Frozen):
     file_sha256: Mapping[str, Digest]
     provenance: ExampleProvenance
     licence: str
-    #: What the fix does, in a line, as whoever made it says; empty where nobody does.
+    #: What the fix does, in a line, by its maker; empty if that is not known.
     fix_summary: str = ""
 
 
@@ -92,7 +93,7 @@ class FewShot(Frozen):
 
 
 def edit_line(edit: SearchReplace) -> str:
-    """An edit as a prompt shows it: as in an answer in JSON, on one line."""
+    """Return an edit as a prompt shows it: as in an answer in JSON, on one line."""
     return json.dumps(edit.model_dump(), ensure_ascii=False)
 
 
@@ -102,10 +103,10 @@ def example_text(
     edits: Sequence[SearchReplace],
     write: Callable[[SearchReplace], str] = edit_line,
 ) -> str:
-    """What a prompt says of a record, before it is fenced. Edits come last: a cut keeps the end. Those of
-    files that keep secrets are left out.
+    """Return a prompt's text on a record, before it is fenced. Edits come last: a cut keeps the end. Those
+    of files that keep secrets are left out.
 
-    ``write``: an edit in the form in which an answer is wanted.
+    ``write``: returns an edit in the form of the wanted answer.
     """
     edits = [edit for edit in edits if not keeps_secrets(edit.path)]
     left_out = len(example.edits) - len(edits)
@@ -147,10 +148,10 @@ class RetrievalAccount(Frozen):
     #: Digest of the store's manifest: which corpus, chunker and model answered.
     manifest_sha256: Digest | None = None
     floors: tuple[Floor, ...] = ()
-    #: Rounds of the corrective loop that ran (0: the first answer stood).
+    #: Rounds of the corrective loop that ran (0: the first answer was used).
     rewrites: int = 0
-    #: What the prompt was offered, as the event says it, and which content each id stood for. The tier
-    #: fills both in from the examples themselves: they can't disagree with what was done.
+    #: The examples that the prompt was offered, as in the event, and the content of each id. The tier fills
+    #: both in from the examples themselves: they can't disagree with what was done.
     returned: tuple[str, ...] = ()
     content_sha256: Mapping[str, Digest] = {}
     scores: Mapping[str, Mapping[str, float]] = {}

@@ -1,22 +1,23 @@
-"""How much log a verdict may have: what is kept of logs that have more."""
+"""Limits on a verdict's log, and what is kept of a longer one."""
 
 from collections.abc import Sequence
 
-#: UTF-8 bytes: the longest log of one command, of bytes that are no text (``MAX_OUTPUT_BYTES``). The record
-#: takes a third more (``MAX_EVIDENCE_BYTES``), and one verdict may be about many project folders.
+#: Most UTF-8 bytes: the longest log of one command, of bytes that are not text (``MAX_OUTPUT_BYTES``). The
+#: audit trail takes a third more (``MAX_EVIDENCE_BYTES``); one verdict may be about many folders.
 MAX_LOG_BYTES = 12 * 1024 * 1024
 
-#: Of a log that is cut, the part kept from its beginning, as of a command's. Failures are told at the end.
+#: Of a log that is cut, a quarter is kept from its beginning, as of a command's. Failures come at the end.
 _HEAD_SHARE = 4
 
-#: More than the line takes that stands for what is left out.
+#: More bytes than the line takes that replaces what is left out.
 _LINE_BYTES = 64
 
 
 def cut(log: str, most: int = MAX_LOG_BYTES) -> str:
-    """A log in at most so many bytes: without its middle, for which a line stands, where it has more.
+    """Return a log in at most ``most`` bytes; if it has more, a line replaces its middle.
 
-    Whole lines are left out, where it has any, so that no half of a secret stays that is not known for one.
+    Whole lines are left out, if it has any, so that no half of a secret stays that is not recognised as
+    one.
     """
     encoded = log.encode("utf-8", "replace")
     if len(encoded) <= most:
@@ -27,15 +28,15 @@ def cut(log: str, most: int = MAX_LOG_BYTES) -> str:
     head = head[: head.rfind(b"\n") + 1] or head
     tail = tail[tail.find(b"\n") + 1 :]
     dropped = len(encoded) - len(head) - len(tail)
-    kept = (part.decode("utf-8", "ignore") for part in (head.removesuffix(b"\n"), tail))
-    return f"\n[... {dropped} bytes left out ...]\n".join(kept)
+    parts = (part.decode("utf-8", "ignore") for part in (head.removesuffix(b"\n"), tail))
+    return f"\n[... {dropped} bytes left out ...]\n".join(parts)
 
 
 def joined(logs: Sequence[str], most: int = MAX_LOG_BYTES) -> str:
-    """Logs one below the other, in at most so many bytes: where they have more, each is cut that is longer
-    than its share."""
-    left, share = most, most
+    """Return logs one below the other, in at most ``most`` bytes: if they have more, each that is longer
+    than its share is cut."""
+    bytes_left, share = most, most
     for number, size in enumerate(sorted(len(log.encode("utf-8", "replace")) + 1 for log in logs)):
-        share = left // (len(logs) - number)
-        left -= min(size, share)
+        share = bytes_left // (len(logs) - number)
+        bytes_left -= min(size, share)
     return cut("\n".join(cut(log, share - 1) for log in logs), most)

@@ -1,4 +1,4 @@
-"""Several advisories as one record, each flaw once."""
+"""Several advisories merged into one record, each vulnerability once."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ from fallback_tier.errors import AdvisoryError
 #: Identifiers that a bundle's own id names before it counts the rest.
 _NAMED_IN_BUNDLE = 3
 
-#: What an id may take of a bundle's: three of them, joined, and the count stay below the limit of an id.
+#: Most characters of an id in a bundle's id: three of them and the count stay below the limit of an id.
 _SHOWN_OF_AN_ID = 60
 
 
@@ -32,7 +32,7 @@ class AdvisoryBundle(Advisory):
     members: tuple[Advisory, ...]
     #: Members that are only to be kept out: they come last.
     guards: int = 0
-    #: What of the members stays, as was planned (canonical names).
+    #: Packages (canonical names) of members that stay affected, as was planned.
     staying: tuple[Staying, ...] = ()
 
     @property
@@ -42,39 +42,40 @@ class AdvisoryBundle(Advisory):
 
     @property
     def in_part(self) -> tuple[str, ...]:
-        """Those of which something stays affected."""
-        return _once(one.advisory_id for one in self.staying)
+        """Ids of those of which something stays affected."""
+        return _once(staying.advisory_id for staying in self.staying)
 
     @cached_property
     def _members_of(self) -> dict[tuple[str, str], list[Advisory]]:
-        found: dict[tuple[str, str], list[Advisory]] = {}
+        members_by_package: dict[tuple[str, str], list[Advisory]] = {}
         for member in self.members:
             for ecosystem in member.ecosystems:
                 for package in member.packages(ecosystem):
-                    found.setdefault((ecosystem, package), []).append(member)
-        return found
+                    members_by_package.setdefault((ecosystem, package), []).append(member)
+        return members_by_package
 
     def ids_affecting(self, ecosystem: str, package: str, version: str) -> tuple[str, ...]:
-        """The members that cover this version."""
+        """Return the ids of the members that cover this version."""
         members = self._members_of.get((ecosystem, canonical_name(ecosystem, package)), ())
-        found = (member.ids_affecting(ecosystem, package, version) for member in members)
-        return tuple(dict.fromkeys(name for names in found for name in names))
+        id_groups = (member.ids_affecting(ecosystem, package, version) for member in members)
+        return tuple(dict.fromkeys(advisory_id for ids in id_groups for advisory_id in ids))
 
 
 def lets_stay(advisory: Advisory, ecosystem: str, package: str, ids: Iterable[str] = ()) -> bool:
-    """May copies of this package that these records cover stay, since no step could fix them? No ids: all
-    records that name the package. A bundle is of one ecosystem where anything stays."""
+    """Return whether copies of this package that these records cover may stay, since no step could fix
+    them. Without ids: all records that name the package. A bundle in which anything stays is of one
+    ecosystem."""
     if not isinstance(advisory, AdvisoryBundle):
         return False
     name = canonical_name(ecosystem, package)
-    free = {one.advisory_id for one in advisory.staying if one.package == name}
-    naming = (one.id for one in advisory.members if name in one.packages(ecosystem))
+    free = {staying.advisory_id for staying in advisory.staying if staying.package == name}
+    naming = (member.id for member in advisory.members if name in member.packages(ecosystem))
     return bool(free) and free.issuperset(tuple(ids) or naming)
 
 
 def bundle(advisories: Sequence[Advisory]) -> Advisory:
-    """Return one record of several: the record itself if there is one flaw, else an AdvisoryBundle. Raises
-    AdvisoryError if there is none."""
+    """Return one record of several: the record itself if there is one vulnerability, otherwise an
+    AdvisoryBundle. Raises AdvisoryError if there is none."""
     members = one_per_flaw(advisories)
     if not members:
         raise AdvisoryError(
@@ -94,34 +95,34 @@ def bundle(advisories: Sequence[Advisory]) -> Advisory:
 
 
 def one_per_flaw(advisories: Iterable[Advisory]) -> tuple[Advisory, ...]:
-    """Merge records of the same flaw (an id or alias in common), in the order of the first of each. The
-    union of what they cover stays: what one database calls affected is not called safe."""
+    """Merge records of the same vulnerability (an id or alias in common), in the order of the first of
+    each. The union of what they cover stays: what one database calls affected is not called safe."""
     return tuple(merged(records) for records in by_flaw(advisories))
 
 
 def by_flaw(advisories: Iterable[Advisory]) -> tuple[tuple[Advisory, ...], ...]:
-    """Records that are linked by ids and aliases, grouped, in the order of the first of each group."""
-    given = tuple(advisories)
+    """Group records that are linked by ids and aliases, in the order of the first of each group."""
+    records = tuple(advisories)
     parent: dict[str, str] = {}
 
     def root(name: str) -> str:
         while parent.setdefault(name, name) != name:
-            # Each step halves the way, so that a long chain of aliases costs no more than a short one.
+            # Each step halves the path, so that a long chain of aliases costs no more than a short one.
             parent[name] = name = parent[parent[name]]
         return name
 
-    for advisory in given:
+    for advisory in records:
         for alias in advisory.aliases:
             parent[root(alias)] = root(advisory.id)
     groups: dict[str, list[Advisory]] = {}
-    for advisory in given:
+    for advisory in records:
         groups.setdefault(root(advisory.id), []).append(advisory)
     return tuple(map(tuple, groups.values()))
 
 
 def merged(records: Sequence[Advisory]) -> Advisory:
-    """Merge records of one flaw: the first one's id, the others' as aliases. Of two with the same id, OSV
-    takes the one modified later."""
+    """Merge records of one vulnerability: the first one's id, the others' as aliases. As in OSV, the one
+    modified later counts if two have the same id."""
     records = _current(records)
     first = records[0]
     if len(records) == 1:
@@ -143,14 +144,19 @@ def merged(records: Sequence[Advisory]) -> Advisory:
 
 
 def _current(records: Sequence[Advisory]) -> list[Advisory]:
-    """Without those of which a later version is there, about all their packages: under one identifier,
-    another database's record may be about others. One without a date, as a report's, stays."""
+    """Return the records without those that a later version replaces, if it is about all their packages:
+    under one identifier, another database's record may be about others. A report's, without a date, stays.
+    """
     latest: dict[str, Advisory] = {}
     for record in records:
-        other = latest.get(record.id)
-        if record.modified and (other is None or _time(record) > _time(other)):
+        previous = latest.get(record.id)
+        if record.modified and (previous is None or _time(record) > _time(previous)):
             latest[record.id] = record
-    return [it for it in records if not it.modified or not _is_replaced(it, latest[it.id])]
+    return [
+        record
+        for record in records
+        if not record.modified or not _is_replaced(record, latest[record.id])
+    ]
 
 
 def _is_replaced(record: Advisory, latest: Advisory) -> bool:
@@ -162,12 +168,12 @@ def _named(record: Advisory) -> set[tuple[str, str]]:
 
 
 def _time(record: Advisory) -> datetime:
-    """When it was modified; one whose date can't be read counts as the last."""
+    """Return when a record was modified; one whose date can't be read counts as the latest."""
     try:
-        found = datetime.fromisoformat(record.modified)
+        modified = datetime.fromisoformat(record.modified)
     except ValueError:
         return datetime.max.replace(tzinfo=UTC)
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return modified if modified.tzinfo else modified.replace(tzinfo=UTC)
 
 
 def _bundle_id(members: Sequence[Advisory]) -> str:

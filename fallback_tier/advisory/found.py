@@ -1,4 +1,4 @@
-"""What reading an input yields: records, findings in source code, and what was left out and why."""
+"""Results of reading an input: records, findings in source code, and what was skipped and why."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,11 +20,11 @@ from fallback_tier.advisory.versions import (
 from fallback_tier.ecosystem_rules import base_ecosystem, rules_of
 from fallback_tier.errors import AdvisoryError, WithdrawnError
 
-#: A scanner's message as we keep it: a sentence or two; some tools put whole pages there.
+#: Most characters of a scanner's message that are kept; some tools write whole pages there.
 MAX_MESSAGE_LENGTH = 2_000
 
 
-#: Far above every real version (tens of characters); a longer fix is none.
+#: Far above every real version (tens of characters); a longer fix is ignored.
 MAX_VERSION_LENGTH = 256
 
 
@@ -40,7 +40,7 @@ class Skipped(Frozen):
 
     @classmethod
     def because(cls, source: str, error: AdvisoryError) -> "Skipped":
-        """What the error says of it."""
+        """Return a skipped part with the error's reason."""
         return cls(
             source=source, reason=error.problem, unknown=not isinstance(error, WithdrawnError)
         )
@@ -67,7 +67,7 @@ class CodeFinding(Frozen):
 
     @property
     def sentence(self) -> str:
-        """What a plan says of it."""
+        """The finding's sentence in a plan."""
         return (
             f"{self.rule_id} is in the repository's own code ({self.path}, line {self.start_line}): "
             "not planned here, the source has to be edited by a model."
@@ -84,8 +84,8 @@ class Cleared(NamedTuple):
 
 
 class FoundAdvisory(NamedTuple):
-    """A record. ``whole`` False: pieced together from a report, whose ``fixes`` and ``cleared`` versions
-    are safe."""
+    """A record. If ``whole`` is False, it was pieced together from a report, whose ``fixes`` and
+    ``cleared`` versions are safe."""
 
     advisory: Advisory
     whole: bool = True
@@ -96,7 +96,7 @@ class FoundAdvisory(NamedTuple):
 class Named(NamedTuple):
     """An advisory of which a report has identifiers, the main one first, and maybe the versions it found.
 
-    ``stated``: what the report says without a fix: a record looked up by the identifiers says more.
+    ``stated``: what the report says without a fix; a record looked up by the identifiers says more.
     ``lacks``: a clause that says why the report does not suffice.
     """
 
@@ -110,7 +110,7 @@ Found = FoundAdvisory | Skipped | CodeFinding | Named
 
 
 class Reported(NamedTuple):
-    """A package that a report calls affected, in the words of the report."""
+    """A package that a report calls affected, as the report states it."""
 
     id: str
     ecosystem: str
@@ -127,9 +127,11 @@ class Reported(NamedTuple):
     cvss: str = ""
 
     def record(self) -> FoundAdvisory:
-        """As an OSV record, with identifiers as databases spell them: it has to join the database's record.
-        Raises AdvisoryError if the report's fields can't be one."""
-        name, *aliases = (identifier_or_none(it) or it for it in (self.id, *self.aliases))
+        """Return an OSV record, with identifiers as databases spell them, so that it can be merged with the
+        database's record. Raises AdvisoryError if the report's fields can't form one."""
+        name, *aliases = (
+            identifier_or_none(identifier) or identifier for identifier in (self.id, *self.aliases)
+        )
         severity = [{"type": "CVSS_V3", "score": self.cvss}] if self.cvss else []
         package = {"ecosystem": self.ecosystem, "name": self.package}
         advisory = advisory_from(
@@ -148,31 +150,32 @@ class Reported(NamedTuple):
             self.id,
         )
         usable = (
-            it
-            for it in self.fixes
-            if len(it) <= MAX_VERSION_LENGTH and is_orderable(self.ecosystem, it)
+            version
+            for version in self.fixes
+            if len(version) <= MAX_VERSION_LENGTH and is_orderable(self.ecosystem, version)
         )
         return in_part(FoundAdvisory(advisory, fixes=tuple(dict.fromkeys(usable))))
 
 
-def in_part(found: FoundAdvisory) -> FoundAdvisory:
-    """Return a record that states ranges, as what a report says: maybe not of all release lines."""
+def in_part(record: FoundAdvisory) -> FoundAdvisory:
+    """Return a record that states ranges as a report's statement: it may not cover all release lines."""
     cleared = (
-        it
-        for entry in found.advisory.affected
+        stretch
+        for entry in record.advisory.affected
         if entry.package is not None
-        for it in _cleared(
-            base_ecosystem(entry.package.ecosystem), (it.model_dump() for it in entry.ranges)
+        for stretch in _cleared(
+            base_ecosystem(entry.package.ecosystem),
+            (a_range.model_dump() for a_range in entry.ranges),
         )
     )
-    return found._replace(whole=False, cleared=tuple(cleared))
+    return record._replace(whole=False, cleared=tuple(cleared))
 
 
 def _cleared(ecosystem: str, ranges: Iterable[Mapping[str, Any]]) -> Iterator[Cleared]:
     """Yield the rest of the release line in which each range ends."""
     if rules_of(ecosystem) is None:
         return
-    for event in (event for it in ranges for event in it["events"]):
+    for event in (event for a_range in ranges for event in a_range["events"]):
         for kind in ("fixed", "last_affected"):
             version = event.get(kind)
             if version and is_orderable(ecosystem, version):
@@ -181,24 +184,35 @@ def _cleared(ecosystem: str, ranges: Iterable[Mapping[str, Any]]) -> Iterator[Cl
 
 
 def unstated(ecosystem: str, reports: Sequence[FoundAdvisory]) -> dict[str, Any]:
-    """Return a range of all versions of a package that no report on one flaw of it calls safe.
+    """Return a range of all versions of a package that no report on one vulnerability calls safe.
 
-    A report names the fix of the release line that it found, and often no other. So a fix clears the
-    rest of its own line (the first two numbers: ``2.2.28`` the rest of 2.2), and itself alone if a higher
-    fix or an affected version is in the line, or an affected version can't be compared with it.
+    A report names the fix of the release line that it found, and often no other. So a fix clears the rest
+    of its own line (the first two numbers: ``2.2.28`` the rest of 2.2), and itself alone if a higher fix or
+    an affected version is in the line, or an affected version can't be compared with it.
     """
-    found = {it for one in reports for entry in one.advisory.affected for it in entry.versions}
-    fixes = {it for one in reports for it in one.fixes}
-    comparable = bool(found) and all(is_orderable(ecosystem, it) for it in found)
+    affected_versions = {
+        version
+        for report in reports
+        for entry in report.advisory.affected
+        for version in entry.versions
+    }
+    fixes = {fix for report in reports for fix in report.fixes}
+    comparable = bool(affected_versions) and all(
+        is_orderable(ecosystem, version) for version in affected_versions
+    )
     highest: dict[str, SortKey] = {}
-    for version in (*fixes, *(found if comparable else ())):
+    for version in (*fixes, *(affected_versions if comparable else ())):
         line_ends = next_line(ecosystem, version)
         key = sort_key(ecosystem, version)
         highest[line_ends] = max(highest.get(line_ends, key), key)
-    cleared = [it for one in reports for it in one.cleared]
+    cleared = [stretch for report in reports for stretch in report.cleared]
     for fix in fixes:
         line_ends = next_line(ecosystem, fix)
-        is_last = comparable and fix not in found and sort_key(ecosystem, fix) == highest[line_ends]
+        is_last = (
+            comparable
+            and fix not in affected_versions
+            and sort_key(ecosystem, fix) == highest[line_ends]
+        )
         cleared.append(Cleared(fix, line_ends if is_last else successor(ecosystem, fix)))
     return {
         "type": served(ecosystem).range_type,
@@ -207,28 +221,28 @@ def unstated(ecosystem: str, reports: Sequence[FoundAdvisory]) -> dict[str, Any]
 
 
 def _events_without(ecosystem: str, cleared: Iterable[Cleared]) -> Iterator[dict[str, str]]:
-    """Yield events that end a range at each stretch and begin it anew after it; stretches may overlap."""
+    """Yield events that end a range at each cleared stretch and restart it after; stretches may overlap."""
 
-    def start(one: Cleared) -> tuple[SortKey, bool]:
-        return sort_key(ecosystem, one.version), one.is_last_affected
+    def start(stretch: Cleared) -> tuple[SortKey, bool]:
+        return sort_key(ecosystem, stretch.version), stretch.is_last_affected
 
     until: str | None = None
-    for one in sorted(set(cleared), key=start):
-        # Where a stretch begins after the version at which the other ends, that version is in neither.
-        if until is not None and (sort_key(ecosystem, until), False) >= start(one):
-            until = max(until, one.until, key=lambda it: sort_key(ecosystem, it))
+    for stretch in sorted(set(cleared), key=start):
+        # If a stretch begins after the version at which the other ends, that version is in neither.
+        if until is not None and (sort_key(ecosystem, until), False) >= start(stretch):
+            until = max(until, stretch.until, key=lambda version: sort_key(ecosystem, version))
             continue
         if until is not None:
             yield {"introduced": until}
-        yield {"last_affected" if one.is_last_affected else "fixed": one.version}
-        until = one.until
+        yield {"last_affected" if stretch.is_last_affected else "fixed": stretch.version}
+        until = stretch.until
     if until is not None:
         yield {"introduced": until}
 
 
-def records(reported: Iterator[Reported], source: str) -> Iterator[Found]:
-    """Each as a record; what can't be one is skipped."""
-    for item in reported:
+def records(package_reports: Iterator[Reported], source: str) -> Iterator[Found]:
+    """Yield each as a record; one that can't be a record is skipped."""
+    for item in package_reports:
         try:
             yield item.record()
         except AdvisoryError as error:
@@ -236,29 +250,29 @@ def records(reported: Iterator[Reported], source: str) -> Iterator[Found]:
 
 
 def text(value: object) -> str:
-    """A report's text: empty where it is none; what UTF-8 can't hold is replaced."""
+    """Return a report's text; empty if the value is not a text. What UTF-8 can't encode is replaced."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
 
 
 def texts(value: object) -> tuple[str, ...]:
-    """A list of texts; a single one is a list of one."""
+    """Return the texts of a list, without empty ones; a single text counts as a list of one."""
     items = value if isinstance(value, list | tuple) else (value,)
-    return tuple(found for item in items if (found := text(item)))
+    return tuple(string for item in items if (string := text(item)))
 
 
 def mapping(value: object) -> Mapping[str, Any]:
-    """A JSON object, or an empty one."""
+    """Return a JSON object, or an empty one for any other value."""
     return value if isinstance(value, dict) else {}
 
 
 def mappings(value: object) -> Iterator[Mapping[str, Any]]:
-    """The JSON objects of an array; of anything else, none (``unread`` says so)."""
+    """Yield the JSON objects of an array. Any other value yields none (``unread`` reports it)."""
     if isinstance(value, list):
         yield from (item for item in value if isinstance(item, dict))
 
 
 def unread(value: object, source: str, kinds: tuple[type, ...] = (dict,)) -> Iterator[Skipped]:
-    """What should be an array of ``kinds`` (an absent one is empty) and isn't: unknown, not clean."""
+    """Yield a note if ``value`` is not an array of ``kinds`` (None counts as empty): unknown, not clean."""
     if value is None:
         return
     if not isinstance(value, list):

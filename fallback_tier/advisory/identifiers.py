@@ -1,4 +1,4 @@
-"""The identifiers that databases of advisories give, as people write them."""
+"""Identifiers of advisory databases, as people write them."""
 
 import re
 from contextlib import suppress
@@ -6,7 +6,7 @@ from typing import Final
 
 from fallback_tier.errors import AdvisoryIdError
 
-#: Databases whose form of identifier is known: a wrong one is reported before anything is requested.
+#: Databases whose identifiers have a known form: a malformed one is reported before anything is requested.
 _FORMS: Final = {
     "GHSA": (
         re.compile(r"GHSA(?:-[23456789cfghjmpqrvwx]{4}){3}", re.IGNORECASE),
@@ -17,10 +17,10 @@ _FORMS: Final = {
     "MAL": (re.compile(r"MAL-\d{4}-\d{1,12}", re.IGNORECASE), "MAL-YEAR-NUMBER"),
 }
 
-#: Any other database's (``RUSTSEC-2023-0001``): capitals, then parts, one of which has a digit.
+#: Identifiers of other databases (``RUSTSEC-2023-0001``): capitals, then parts, one of them with a digit.
 _OTHER = re.compile(r"(?=[^\d]*\d)[A-Z][A-Z0-9]{1,20}(?:-[A-Za-z0-9:]{1,60}){1,6}")
 
-#: What can be a part of an address and the name of a file.
+#: Texts that can be a part of a URL and the name of a file.
 _SAFE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.:-]{0,118}[A-Za-z0-9])?")
 
 
@@ -43,7 +43,7 @@ def identifier(text: str) -> str | None:
 
 
 def identifier_or_none(text: str) -> str | None:
-    """As ``identifier``, of a text that a report or a record has: what has not the form is none."""
+    """Return ``identifier`` of a text in a report or a record, or None if the text is malformed."""
     with suppress(AdvisoryIdError):
         return identifier(text)
     return None
@@ -55,7 +55,7 @@ def requestable(text: str) -> str | None:
 
 
 def not_looked_up(name: str) -> AdvisoryIdError:
-    """Return the error of a caller that has no database and got an identifier."""
+    """Return the error for an identifier that is given to a caller without a database."""
     return AdvisoryIdError(
         f"{name} is an advisory's identifier, and only a record or a report can be read here.",
         next_step="Give the record as a file, or the identifier to `fallback-tier fix` or `plan`.",

@@ -2,8 +2,8 @@
 
 A record's aliases describe the same vulnerability in other databases. All of them are requested, because
 each may name packages and ranges that the others lack; the records that name a package are merged, and what
-any of them calls affected stays affected (ADR-0131). An alias that the database does not have is none; an
-alias that can't be requested is an error, because its ranges would be missing.
+any of them calls affected stays affected (ADR-0131). An alias that the database does not have is ignored;
+an alias that can't be requested is an error, because its ranges would be missing.
 
 Each answer is kept as the server sent it, one file per identifier, so that a person without a network can
 write the same file with any HTTP client.
@@ -43,11 +43,11 @@ from fallback_tier.files.inputs import parse_json
 from fallback_tier.files.whole import keep, kept
 from fallback_tier.limits import MAX_ADVISORY_BYTES
 
-#: Where answers are kept, below the folder of caches.
+#: Folder of kept answers, below the folder of caches.
 FOLDER: Final = "advisories"
 
-#: Records that the aliases of one identifier may lead to. Real ones lead to fewer than ten; a server that
-#: invents aliases is stopped.
+#: Most records that the aliases of one identifier may lead to. Real ones lead to fewer than ten; the limit
+#: stops a server that invents aliases.
 MAX_RECORDS: Final = 50
 
 
@@ -68,7 +68,7 @@ class AdvisorySource(Frozen):
 
     @property
     def sentence(self) -> str:
-        """What a person reads."""
+        """The origin of the record, for people."""
         how = "kept since" if self.kept else "fetched"
         if self.missing:
             return f"no record of {self.id}: {self.url}, {how} {self.fetched}"
@@ -78,7 +78,7 @@ class AdvisorySource(Frozen):
 
 @dataclass(frozen=True)
 class _Answer:
-    """A record and its source; ``record`` None: the database does not have it."""
+    """A record and its source. ``record`` is None if the database does not have it."""
 
     record: Advisory | None
     source: AdvisorySource
@@ -86,15 +86,15 @@ class _Answer:
 
 @dataclass
 class OsvLookup:
-    """Looks advisories up at an OSV API, a few requests at a time; not thread-safe. ``folder`` returns
-    where answers are kept; ``offline``: use kept answers alone."""
+    """Lookup of advisories at an OSV API, a few requests at a time; not thread-safe. ``folder`` returns the
+    folder of kept answers; ``offline``: use kept answers alone."""
 
     server: OsvServer
     folder: Callable[[], Path]
     offline: bool = False
-    #: The records that were used, and each kept answer that was, in the order of their use.
+    #: Sources of the records that were used, and of each kept answer that was, in the order of their use.
     sources: list[AdvisorySource] = field(default_factory=list, init=False)
-    #: An error is that identifier's alone: it is raised if its answer is needed.
+    #: Answers by identifier. An error concerns its identifier alone: it is raised if that answer is needed.
     _answers: dict[str, _Answer | FallbackError] = field(default_factory=dict, init=False)
 
     @property
@@ -103,8 +103,8 @@ class OsvLookup:
         return self.server.base_url
 
     def request(self, names: Iterable[str]) -> None:
-        """Get the answers to these identifiers, so that ``find`` does not wait for each in turn. It
-        reports what is not available."""
+        """Fetch the answers to these identifiers together, so that ``find`` does not wait for each in turn.
+        ``find`` reports those that are not available."""
         missing = [name for name in dict.fromkeys(names) if name not in self._answers]
         if not missing:
             return
@@ -115,16 +115,16 @@ class OsvLookup:
 
     def find(self, names: Sequence[str]) -> Iterator[Found]:
         """Yield the advisory that these identifiers name, and a note for each withdrawn record among them
-        and each alias that no address can have.
-        The first identifier is what was asked for; the others are of the same vulnerability.
+        and each alias that can't be part of a URL. The first identifier is the requested one; the others
+        are of the same vulnerability.
 
         Raises AdvisoryNotFoundError: no record; AdvisoryUnreachableError: no answer, and none is kept;
         AdvisoryResponseError: an answer that can't be used; NoPackageError: no record names a package;
         WithdrawnError: all records were withdrawn.
         """
-        asked = names[0]
+        first = names[0]
         answers = self._follow(names)
-        # Also those of no use: that there is no record, or a withdrawn one, may have changed since.
+        # Also unusable ones: that there is no record, or a withdrawn one, may have changed since.
         self._use(answer.source for answer in answers if answer.source.kept)
         records = [(answer.record, answer.source) for answer in answers if answer.record]
         if not records:
@@ -138,14 +138,14 @@ class OsvLookup:
         if not live:
             record, source = records[0]
             raise WithdrawnError(
-                f"The advisory {asked} ({source.url}) was withdrawn on {record.withdrawn}.",
+                f"The advisory {first} ({source.url}) was withdrawn on {record.withdrawn}.",
                 next_step="There is nothing to fix; look for the advisory that replaced it.",
             )
         naming = [(record, source) for record, source in live if record.ecosystems]
         if not naming:
             ids = ", ".join(record.id for record, _ in live)
             raise NoPackageError(
-                f"No record of {asked} at {self.base_url} names a package ({ids}), so no dependency can be "
+                f"No record of {first} at {self.base_url} names a package ({ids}), so no dependency can be "
                 "compared with it. Whether it is affected is unknown.",
                 next_step="Give an advisory that names the package and its versions.",
             )
@@ -157,10 +157,10 @@ class OsvLookup:
                     "Others of the same vulnerability are used.",
                     unknown=False,
                 )
-        for alias in dict.fromkeys(it for record, _ in records for it in record.aliases):
+        for alias in dict.fromkeys(alias for record, _ in records for alias in record.aliases):
             if requestable(alias) is None:
                 reason = f"Its alias {alias[:200]!r} can't be requested: its ranges are unknown."
-                yield Skipped(source=asked, reason=reason)
+                yield Skipped(source=first, reason=reason)
         self._use(source for _, source in naming)
         same = tuple(dict.fromkeys((*names, *(record.id for record, _ in live))))
         for record, source in naming:
@@ -180,24 +180,26 @@ class OsvLookup:
                     next_step="Give the advisory as a file.",
                 )
             self.request(waiting)
-            found = [self._answer(name) for name in waiting]
-            answers += found
+            batch = [self._answer(name) for name in waiting]
+            answers += batch
             waiting = []
-            for alias in (it for one in found if one.record for it in one.record.aliases):
+            for alias in (
+                alias for answer in batch if answer.record for alias in answer.record.aliases
+            ):
                 if alias not in seen and (usual := requestable(alias)) and usual not in seen:
                     seen |= {alias, usual}
                     waiting.append(usual)
         return answers
 
     def _answer(self, name: str) -> _Answer:
-        """Raises the error that there was instead."""
+        """Return an identifier's answer. Raises the error that was stored instead of one."""
         answer = self._answers[name]
         if isinstance(answer, FallbackError):
             raise answer
         return answer
 
     def _answer_or_error(self, name: str) -> _Answer | FallbackError:
-        """Return what the server answers, else what was kept. Several threads may call it."""
+        """Return the server's answer, otherwise the kept one, or the error. Several threads may call it."""
         try:
             if self.offline:
                 return self._kept(name, "--offline was given")
@@ -221,8 +223,8 @@ class OsvLookup:
         return answer
 
     def _kept(self, name: str, why: str) -> _Answer:
-        """Return the kept answer. Raises AdvisoryUnreachableError, with ``why`` there is no other: none is
-        kept."""
+        """Return the kept answer. Raises AdvisoryUnreachableError if none is kept. ``why``: a clause on why
+        the server gave none."""
         file = self._file(name)
         try:
             content = kept(file, MAX_ADVISORY_BYTES)
@@ -288,7 +290,7 @@ class OsvLookup:
 
     @property
     def server_folder(self) -> Path:
-        """Where this server's answers are kept: a private database's must not pass for the public one's."""
+        """The folder of this server's answers: a private database's must not pass for the public one's."""
         return self.folder() / quote(self.base_url.removeprefix("https://"), safe="")
 
 

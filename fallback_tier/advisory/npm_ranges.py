@@ -26,7 +26,8 @@ _NUMBERS = 3
 
 
 class _Interval(NamedTuple):
-    """``low`` is inclusive ("0": from the beginning); ``high`` exclusive unless ``closed``; None: open."""
+    """Interval of versions. ``low`` is inclusive ("0": from the beginning); ``high`` is exclusive unless
+    ``closed``, None: open."""
 
     low: str
     high: str | None
@@ -38,11 +39,15 @@ _ALL = _Interval("0", None)
 
 def osv_ranges(text: str) -> list[dict[str, Any]]:
     """Return the OSV ranges (SEMVER) of an npm range, pre-releases included. Raises AdvisoryError if the
-    text is none."""
+    text is not an npm range."""
     if len(text) > MAX_RANGE_LENGTH:
         raise _not_a_range(text[:80])
     intervals = [_intersection(alternative) for alternative in text.split("||")]
-    return [{"type": "SEMVER", "events": _events(it)} for it in intervals if not _is_empty(it)]
+    return [
+        {"type": "SEMVER", "events": _events(interval)}
+        for interval in intervals
+        if not _is_empty(interval)
+    ]
 
 
 def _events(interval: _Interval) -> list[dict[str, str]]:
@@ -60,13 +65,13 @@ def _is_empty(interval: _Interval) -> bool:
 
 
 def _intersection(alternative: str) -> _Interval:
-    found = _ALL
+    intersection = _ALL
     for interval in _comparators(alternative):
-        if _low_key(interval) > _low_key(found):
-            found = found._replace(low=interval.low)
-        if _high_key(interval) < _high_key(found):
-            found = found._replace(high=interval.high, closed=interval.closed)
-    return found
+        if _low_key(interval) > _low_key(intersection):
+            intersection = intersection._replace(low=interval.low)
+        if _high_key(interval) < _high_key(intersection):
+            intersection = intersection._replace(high=interval.high, closed=interval.closed)
+    return intersection
 
 
 def _low_key(interval: _Interval) -> SortKey:
@@ -74,7 +79,8 @@ def _low_key(interval: _Interval) -> SortKey:
 
 
 def _high_key(interval: _Interval) -> tuple[bool, SortKey, bool]:
-    """Open ends are above all; at the same version, the exclusive end is the lower one."""
+    """Return a key to compare upper ends. Open ends are highest; of equal versions, the exclusive end is
+    lower."""
     if interval.high is None:
         return True, (1, ()), True
     return False, sort_key(NPM, interval.high), interval.closed
@@ -89,23 +95,24 @@ def _comparators(alternative: str) -> list[_Interval]:
         if last.closed and last.high is not None and "-" not in last.high:
             last = _Interval("0", successor(NPM, last.high))
         return [first, last]
-    found, place = [], 0
+    intervals, position = [], 0
     text = alternative.strip()
-    while place < len(text):
-        comparator = _COMPARATOR.match(text, place)
+    while position < len(text):
+        comparator = _COMPARATOR.match(text, position)
         end = comparator.end() if comparator else 0
-        # What follows a comparator is a blank, a comma (GitHub writes them) or the end.
+        # A comparator is followed by a blank, a comma (GitHub writes them) or the end.
         if comparator is None or text[end : end + 1].strip(" \t\n,"):
             raise _not_a_range(alternative)
-        found.append(_interval(comparator["operator"] or "=", comparator["version"]))
+        intervals.append(_interval(comparator["operator"] or "=", comparator["version"]))
         while text[end : end + 1] in (" ", "\t", "\n", ","):
             end += 1
-        place = end
-    return found
+        position = end
+    return intervals
 
 
 def _interval(operator: str, text: str) -> _Interval:
-    """One comparator. A missing or ``x`` part stands for every value of it and of what follows."""
+    """Return the interval of one comparator. A missing or ``x`` part covers all its values, and later
+    parts."""
     numbers, full = _numbers(text)
     if not numbers:
         return _Interval("0", "0.0.0-0") if operator in ("<", ">") else _ALL
@@ -130,12 +137,13 @@ def _interval(operator: str, text: str) -> _Interval:
 
 
 def _caret_place(numbers: list[int]) -> int:
-    """Which number ``^`` raises: the first that isn't zero, else the last one given."""
-    return next((place for place, it in enumerate(numbers) if it), len(numbers) - 1)
+    """Return the index of the number that ``^`` raises: the first that isn't zero, or else the last one."""
+    return next((index for index, number in enumerate(numbers) if number), len(numbers) - 1)
 
 
 def _numbers(text: str) -> tuple[list[int], str]:
-    """The numbers before the first ``x``, and the version as npm spells it, build left out."""
+    """Return the numbers before the first ``x``, and the version as npm spells it, without build metadata.
+    Raises AdvisoryError if it is not a version."""
     core, _, _build = text.partition("+")
     release, dash, identifiers = core.partition("-")
     numbers: list[int] = []
@@ -149,12 +157,12 @@ def _numbers(text: str) -> tuple[list[int], str]:
     return numbers, full
 
 
-def _raised(numbers: list[int], place: int) -> list[int]:
-    return [*numbers[:place], numbers[place] + 1]
+def _raised(numbers: list[int], index: int) -> list[int]:
+    return [*numbers[:index], numbers[index] + 1]
 
 
 def _floor(numbers: list[int]) -> str:
-    """The lowest version that begins with these numbers: its lowest pre-release."""
+    """Return the lowest version that begins with these numbers: its lowest pre-release."""
     return ".".join(map(str, [*numbers, 0, 0][:3])) + "-0"
 
 

@@ -1,7 +1,7 @@
-"""The OSV record (schema 1.7, https://ossf.github.io/osv-schema/): the part that we use.
+"""The OSV record (schema 1.7, https://ossf.github.io/osv-schema/): the fields that are used here.
 
-Unknown fields are ignored here, unlike at our own boundaries: OSV grows, and its records are not
-ours to refuse.
+Unlike in the product's own documents, unknown fields are ignored: OSV grows, and its records must stay
+readable.
 """
 
 from datetime import UTC, datetime
@@ -23,11 +23,11 @@ from fallback_tier.limits import MAX_ADVISORY_BYTES
 
 _GET_OSV = "Give one OSV record (JSON, one object with `id` and `affected`)."
 
-#: How many of a record's faults one message lists: the first ones show what kind of file it is.
+#: Most faults of a record that one message lists: the first ones show what kind of file it is.
 _SHOWN_FAULTS = 3
 
 
-#: Longer words are no level of a severity.
+#: Longer strings are not a severity's level.
 MAX_SEVERITY_CHARS = 20
 
 
@@ -90,7 +90,7 @@ class Advisory(OsvModel):
 
     @cached_property
     def _by_package(self) -> dict[str, dict[str, PackageMatcher]]:
-        """Ecosystem, then canonical name: a lookup costs the same whatever the record's size."""
+        """Matchers by ecosystem, then canonical name: lookups cost the same whatever the record's size."""
         entries: dict[str, dict[str, list[Affected]]] = {}
         for entry in self.affected:
             if entry.package is not None:
@@ -98,12 +98,14 @@ class Advisory(OsvModel):
                 name = canonical_name(ecosystem, entry.package.name)
                 entries.setdefault(ecosystem, {}).setdefault(name, []).append(entry)
         return {
-            ecosystem: {name: PackageMatcher(ecosystem, found) for name, found in names.items()}
+            ecosystem: {
+                name: PackageMatcher(ecosystem, affected) for name, affected in names.items()
+            }
             for ecosystem, names in entries.items()
         }
 
     def matcher(self, ecosystem: str, package: str) -> PackageMatcher | None:
-        """What the record says of a package's versions; None: it does not name the package."""
+        """Return the matcher of a package's versions, or None if the record does not name the package."""
         names = self._by_package.get(ecosystem)
         return None if names is None else names.get(canonical_name(ecosystem, package))
 
@@ -113,12 +115,12 @@ class Advisory(OsvModel):
         return tuple(self._by_package)
 
     def packages(self, ecosystem: str) -> tuple[str, ...]:
-        """Canonical names of the packages affected in an ecosystem, in the record's order."""
+        """Return canonical names of the packages affected in an ecosystem, in the record's order."""
         return tuple(self._by_package.get(ecosystem, ()))
 
     @property
     def is_withdrawn(self) -> bool:
-        """Was the record withdrawn? Not by a date that is still to come, or that is none."""
+        """Whether the record was withdrawn. A date in the future, or an unreadable one, does not count."""
         try:
             when = datetime.fromisoformat(self.withdrawn or "")
         except ValueError:
@@ -132,18 +134,18 @@ class Advisory(OsvModel):
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Their ids."""
+        """The ids of ``records``."""
         return tuple(record.id for record in self.records)
 
     @property
     def in_part(self) -> tuple[str, ...]:
-        """Those of ``ids`` of which something is to stay affected: none of a single record."""
+        """Those of ``ids`` of which something is to stay affected: none for a single record."""
         return ()
 
     @property
     def says_nothing(self) -> bool:
-        """Return whether no version of any package is called affected: commits only (``GIT``), or no range.
-        That is not "not affected": a fix of the package's own source is still possible."""
+        """Whether no version of any package is called affected: commits only (``GIT``), or no range. That
+        is not "not affected": a fix of the package's own source is still possible."""
         return all(
             matcher.says_nothing
             for names in self._by_package.values()
@@ -151,29 +153,29 @@ class Advisory(OsvModel):
         )
 
     def says_nothing_of(self, ecosystem: str, package: str) -> bool:
-        """As ``says_nothing``, of one package that the record names."""
+        """Return the same as ``says_nothing`` for one package that the record names."""
         matcher = self.matcher(ecosystem, package)
         return matcher is not None and matcher.says_nothing
 
     @property
     def text(self) -> str:
-        """Summary and details: what the advisory says in words. Untrusted."""
+        """Summary and details as one text. Untrusted."""
         return "\n\n".join(part for part in (self.summary, self.details) if part)
 
     @property
     def cwe(self) -> tuple[str, ...]:
-        """Weaknesses (``CWE-79``), where the database gives them."""
+        """Weaknesses (``CWE-79``), if the database gives them."""
         return self.database_specific.cwe_ids
 
     def ids_affecting(self, ecosystem: str, package: str, version: str) -> tuple[str, ...]:
-        """Which records say that this version is affected: this one, or those of a bundle."""
+        """Return the ids of the records that cover this version: of this one, or of members of a bundle."""
         matcher = self.matcher(ecosystem, package)
         return (self.id,) if matcher is not None and matcher.covers(version) else ()
 
 
 def load_advisory(path: Path) -> Advisory:
-    """Read one OSV record from a file. Raises AdvisoryError, naming the file; AdvisoryIdError if there is
-    none and the path is an identifier."""
+    """Read one OSV record from a file. Raises AdvisoryError, naming the file, or AdvisoryIdError if there
+    is no such file and the path is an identifier."""
     try:
         with open_named(path) as stream:
             data = stream.read(MAX_ADVISORY_BYTES + 1)
@@ -190,8 +192,8 @@ def load_advisory(path: Path) -> Advisory:
 
 
 def parse_advisory(data: bytes, source: str) -> Advisory:
-    """Parse one OSV record; ``source`` names it in messages. Raises AdvisoryError: larger than
-    MAX_ADVISORY_BYTES, not JSON, a duplicate key, not OSV, withdrawn, or without an affected package."""
+    """Parse one OSV record; ``source`` names it in messages. Raises AdvisoryError if it is larger than
+    MAX_ADVISORY_BYTES, not JSON, not OSV, withdrawn, or has a duplicate key or no affected package."""
     if len(data) > MAX_ADVISORY_BYTES:
         raise AdvisoryError(
             f"The advisory {source!r} is larger than {MAX_ADVISORY_BYTES:,} bytes.",
@@ -212,7 +214,7 @@ def parse_advisory(data: bytes, source: str) -> Advisory:
 
 
 def advisory_from(record: object, source: str) -> Advisory:
-    """As ``parse_advisory``, from JSON that was read already."""
+    """Do the same as ``parse_advisory`` for JSON that is parsed already."""
     return _usable(record_from(record, source), source)
 
 

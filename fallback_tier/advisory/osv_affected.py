@@ -1,4 +1,4 @@
-"""What an OSV record says is affected (schema 1.7): packages, ranges and their events."""
+"""The affected part of an OSV record (schema 1.7): packages, ranges and their events."""
 
 from typing import Any, Literal
 
@@ -44,12 +44,13 @@ class Package(OsvModel):
     @field_validator("ecosystem", mode="before")
     @classmethod
     def _as_osv_spells_it(cls, value: Any) -> Any:
-        """In another case it would be another ecosystem, and its ranges would be missing in a merge."""
+        """Return the ecosystem in OSV's spelling: in another case it would be another ecosystem, and its
+        ranges would be missing in a merge."""
         if not isinstance(value, str):
             return value
         base, colon, suffix = value.strip().partition(":")
-        known = {name.casefold(): name for name in ecosystems()}
-        return f"{known.get(base.casefold(), base)}{colon}{suffix}"
+        spellings = {name.casefold(): name for name in ecosystems()}
+        return f"{spellings.get(base.casefold(), base)}{colon}{suffix}"
 
 
 class Affected(OsvModel):

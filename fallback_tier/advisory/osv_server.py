@@ -1,6 +1,7 @@
-"""Requests to an OSV API (https://google.github.io/osv.dev/api/): addresses, retries, what is no answer.
+"""Requests to an OSV API (https://google.github.io/osv.dev/api/): URLs, retries, and which answers are
+errors.
 
-What an answer means is for callers: ``lookup`` (records by identifier), ``query`` (ids by package).
+Callers interpret the answers: ``lookup`` (records by identifier), ``query`` (ids by package).
 """
 
 import json
@@ -17,19 +18,19 @@ from fallback_tier.errors import AdvisoryResponseError, ConfigurationError
 #: The public OSV database.
 DEFAULT_URL: Final = "https://api.osv.dev"
 
-#: Seconds for one request. OSV answers within one.
+#: Timeout of one request in seconds. OSV answers within one.
 REQUEST_TIMEOUT_S: Final = 20.0
 
 #: Seconds to wait before each retry: a server that is overloaded for longer is reported.
 RETRY_DELAYS_S: Final = (0.5, 2.0)
 
-#: Requests at once: a report may name hundreds of ids, and a public server is not to be flooded.
+#: Most concurrent requests: a report may name hundreds of ids, and a public server must not be flooded.
 MAX_CONCURRENT: Final = 8
 
 #: HTTP statuses after which the same request may succeed.
 _RETRIED = frozenset({429, 500, 502, 503, 504})
 
-#: Of these, the ones by which a server, or the gateway before it, says that it takes no requests now.
+#: Of these, the statuses by which a server, or the gateway in front of it, takes no requests now.
 _TAKES_NONE = _RETRIED - {500}
 
 _NOT_FOUND = 404
@@ -37,12 +38,12 @@ _NOT_FOUND = 404
 #: gRPC's code for "not found", which OSV sends with status 404.
 _GRPC_NOT_FOUND = 5
 
-#: What an error of the API has (google.rpc.Status): a document with more is something else.
+#: Keys of an error of the API (google.rpc.Status): a document with more is something else.
 _ERROR_KEYS = frozenset({"code", "message", "details"})
 
 
 def utc_text(when: datetime) -> str:
-    """A time in UTC as answers state it (RFC 3339, to the second)."""
+    """Return a time in UTC as answers state it (RFC 3339, to the second)."""
     return when.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
@@ -59,12 +60,12 @@ def says_not_found(content: bytes) -> bool:
 
 @dataclass
 class OsvServer:
-    """One OSV API, safe for threads. ``pause``: waits between retries. Raises ConfigurationError if
+    """Client of one OSV API, thread-safe. ``pause``: waits between retries. Raises ConfigurationError if
     ``base_url`` is not an http(s) address."""
 
     base_url: str
     pause: Callable[[float], None] = time.sleep
-    #: Why the server can't be reached; empty: it may be. A caller then needs not ask again.
+    #: Why the server can't be reached, or empty if it may be. If it is set, callers need not try again.
     down: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
@@ -82,8 +83,9 @@ class OsvServer:
             )
 
     def get(self, path: str, *, max_bytes: int) -> bytes:
-        """Return the answer to a GET, or OSV's "not found" error. Raises OSError: no answer after all
-        retries; AdvisoryResponseError: more than ``max_bytes``, or that error without its status."""
+        """Return the answer to a GET, or OSV's "not found" error. Raises OSError if there is no answer
+        after all retries, and AdvisoryResponseError for more than ``max_bytes`` or for that error without
+        its status."""
         from fallback_tier.network import StatusError
 
         try:
@@ -134,7 +136,7 @@ class OsvServer:
                 failure = error
             delay = next(delays, None)
             if delay is None:
-                # One record's refusal (401, 403, 500) says nothing of the next request.
+                # The refusal of one record (401, 403, 500) says nothing about the next request.
                 if not isinstance(failure, StatusError) or failure.status in _TAKES_NONE:
                     self.down = reason_of(failure)
                 raise failure

@@ -1,6 +1,6 @@
-"""Which ecosystem a package is of, as scanners let one tell: package URLs, types, file names.
+"""The ecosystem of a package, by what scanners state: package URLs, types, file names.
 
-Those that have a plugin are asked (``ecosystem_rules``); what is of none is told by an empty name.
+The rules of the installed plugins decide (``ecosystem_rules``); an empty name means that no plugin has it.
 """
 
 import re
@@ -15,7 +15,7 @@ _PURL = re.compile(r"pkg:(?P<type>[a-z]+)/(?P<name>[^?#\s]+)@(?P<version>[^@?#\s
 
 
 class Installed(NamedTuple):
-    """One version of a package, as a report states it. ``ecosystem`` is empty where it doesn't."""
+    """One version of a package, as a report states it. ``ecosystem`` is empty if it doesn't state one."""
 
     ecosystem: str
     name: str
@@ -23,22 +23,24 @@ class Installed(NamedTuple):
 
 
 def from_purl(url: str) -> Installed | None:
-    """The package of a package URL that has a version and is of an ecosystem that we know."""
-    found = _PURL.match(url)
-    if found is None or not ecosystem_of_type(found["type"]):
+    """Return the package of a package URL, or None if it has no version or its ecosystem is not served."""
+    match = _PURL.match(url)
+    if match is None or not ecosystem_of_type(match["type"]):
         return None
     return Installed(
-        ecosystem_of_type(found["type"]), unquote(found["name"]), unquote(found["version"])
+        ecosystem_of_type(match["type"]), unquote(match["name"]), unquote(match["version"])
     )
 
 
 def ecosystem_of_type(kind: str) -> str:
-    """OSV's name for a scanner's package type; empty where it is none of ours."""
-    message = kind.lower()
-    return next((name for name, rules in installed_rules() if message in rules.package_types), "")
+    """Return OSV's name for a scanner's package type, or an empty one if no plugin has it."""
+    package_type = kind.lower()
+    return next(
+        (name for name, rules in installed_rules() if package_type in rules.package_types), ""
+    )
 
 
 def ecosystem_of_file(path: str) -> str:
-    """OSV's name of the ecosystem whose manifest, lock or metadata lies at a path; or empty."""
+    """Return OSV's name of the ecosystem whose manifest, lock or metadata is at a path, or an empty one."""
     name = PurePosixPath(path).name
-    return next((found for found, rules in installed_rules() if rules.owns_file(name)), "")
+    return next((ecosystem for ecosystem, rules in installed_rules() if rules.owns_file(name)), "")

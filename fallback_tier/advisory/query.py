@@ -1,8 +1,8 @@
-"""Which advisories affect packages, as an OSV API says: ``POST /v1/querybatch``
+"""Advisories that affect packages, from an OSV API: ``POST /v1/querybatch``
 (https://google.github.io/osv.dev/post-v1-querybatch/).
 
-The answer has identifiers alone; ``lookup`` has their records. It is kept as one document of the server's
-shape, by what was asked, so that the same packages can be asked about without a network.
+The answer has identifiers alone; ``lookup`` has their records. It is kept as one document in the server's
+format, by a digest of the query, so that the same packages can be queried without a network.
 """
 
 import json
@@ -29,13 +29,13 @@ from fallback_tier.files.whole import MAX_KEPT_BYTES, keep, kept
 #: Queries of one request: the server's own limit.
 MAX_QUERIES: Final = 1_000
 
-#: Pages of one package's answer. Packages have a few hundred advisories at most; a page has up to 1,000.
+#: Most pages of one package's answer. Packages have a few hundred advisories; a page has up to 1,000.
 MAX_PAGES: Final = 50
 
-#: Bytes of one answer: an identifier and a date have about 70.
+#: Most bytes of one answer: an identifier and a date take about 70.
 MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
 
-#: Where answers are kept, below the folder of the server's records.
+#: Folder of kept answers, below the folder of the server's records.
 FOLDER: Final = "queries"
 
 _PATH = "/v1/querybatch"
@@ -62,15 +62,15 @@ class Answered(Frozen):
 
     @property
     def sentence(self) -> str:
-        """What a person reads."""
+        """The origin of the answer, for people."""
         how = "an answer kept since" if self.kept else "asked"
         return f"{len(self.ids)} packages at {self.url}: {how} {self.answered}"
 
 
 def affecting(lookup: OsvLookup, packages: Sequence[PackageVersion]) -> Answered:
-    """Return the advisories that affect these versions. Raises AdvisoryUnreachableError: no answer, and
-    none kept; AdvisoryResponseError: an answer of another shape; AdvisoryError: a kept answer can't be
-    read."""
+    """Return the ids of the advisories that affect these versions. Raises AdvisoryUnreachableError if there
+    is no answer and none is kept, AdvisoryResponseError for an answer in another format, AdvisoryError if a
+    kept answer can't be read, and StateFolderError if the answer can't be kept."""
     url = f"{lookup.base_url}{_PATH}"
     if not packages:
         return Answered(ids=(), url=url, answered=utc_text(datetime.now(UTC)))
@@ -88,7 +88,11 @@ def affecting(lookup: OsvLookup, packages: Sequence[PackageVersion]) -> Answered
         except OSError as error:
             why = f"{lookup.base_url} did not answer ({reason_of(error)})"
         else:
-            document = {"results": [{"vulns": [{"id": it} for it in ids]} for ids in results]}
+            document = {
+                "results": [
+                    {"vulns": [{"id": advisory_id} for advisory_id in ids]} for ids in results
+                ]
+            }
             try:
                 keep(file, json.dumps(document).encode())
             except OSError as error:
@@ -117,28 +121,28 @@ def affecting(lookup: OsvLookup, packages: Sequence[PackageVersion]) -> Answered
             file=file,
         )
     answers = _results(content, len(packages), str(file))
-    ids = tuple(tuple(_ids(one, str(file))) for one in answers)
+    ids = tuple(tuple(_ids(answer, str(file))) for answer in answers)
     return Answered(ids=ids, url=url, answered=utc_text(when), kept=True)
 
 
 def _all_pages(lookup: OsvLookup, packages: Sequence[PackageVersion]) -> list[list[str]]:
     """Return the identifiers of each package, all pages together. Raises OSError, AdvisoryResponseError."""
     url = f"{lookup.base_url}{_PATH}"
-    found: list[list[str]] = [[] for _ in packages]
+    ids_by_package: list[list[str]] = [[] for _ in packages]
     tokens: dict[int, str] = dict.fromkeys(range(len(packages)), "")
     for _ in range(MAX_PAGES):
-        queries = [_query(packages[place], token) for place, token in tokens.items()]
+        queries = [_query(packages[index], token) for index, token in tokens.items()]
         body = json.dumps({"queries": queries}).encode()
         content = lookup.server.post(_PATH, body, max_bytes=MAX_ANSWER_BYTES)
         results = _results(content, len(queries), url)
         following: dict[int, str] = {}
-        for place, result in zip(tokens, results, strict=True):
-            found[place] += _ids(result, url)
+        for index, result in zip(tokens, results, strict=True):
+            ids_by_package[index] += _ids(result, url)
             if token := text(result.get("next_page_token")):
-                following[place] = token
+                following[index] = token
         tokens = following
         if not tokens:
-            return [[*dict.fromkeys(ids)] for ids in found]
+            return [[*dict.fromkeys(ids)] for ids in ids_by_package]
     raise AdvisoryResponseError(
         f"The answer of {url} has more than {MAX_PAGES} pages.",
         next_step="Check the address of the OSV API (--advisory-url).",
@@ -154,7 +158,7 @@ def _query(package: PackageVersion, token: str) -> dict[str, Any]:
 
 
 def _results(content: bytes, expected: int, where: str) -> list[Mapping[str, Any]]:
-    """Return the result of each query. Raises AdvisoryResponseError: there is not one for each."""
+    """Return the result of each query. Raises AdvisoryResponseError if there is not one for each."""
     try:
         listed = mapping(parse_json(content)).get("results")
     except (ValueError, RecursionError):
@@ -162,25 +166,26 @@ def _results(content: bytes, expected: int, where: str) -> list[Mapping[str, Any
     if (
         not isinstance(listed, list)
         or len(listed) != expected
-        or not all(_is_result(one) for one in listed)
+        or not all(_is_result(result) for result in listed)
     ):
         raise _unusable(where)
     return listed
 
 
-def _is_result(one: object) -> bool:
-    """Is it an answer? An error in its place (``code``), or a page that can't be asked for, is none."""
-    if not isinstance(one, dict) or not one.keys() <= {"vulns", "next_page_token"}:
+def _is_result(result: object) -> bool:
+    """Return whether this is a query's result. An error instead (``code``), or an unusable page token, is
+    not."""
+    if not isinstance(result, dict) or not result.keys() <= {"vulns", "next_page_token"}:
         return False
-    return isinstance(one.get("next_page_token", ""), str)
+    return isinstance(result.get("next_page_token", ""), str)
 
 
 def _ids(result: Mapping[str, Any], where: str) -> Iterable[str]:
     listed = result.get("vulns", [])
     if not isinstance(listed, list):
         raise _unusable(where)
-    for one in listed:
-        if not (name := text(mapping(one).get("id"))):
+    for entry in listed:
+        if not (name := text(mapping(entry).get("id"))):
             raise _unusable(where)
         yield name
 

@@ -1,4 +1,4 @@
-"""Questions about versions that a record (or bundle) answers."""
+"""Checks of versions against a record (or bundle)."""
 
 from collections.abc import Callable, Iterable
 
@@ -14,7 +14,7 @@ def is_affected(advisory: Advisory, ecosystem: str, package: str, version: str) 
 
 
 def fixed_versions(advisory: Advisory, ecosystem: str, package: str) -> tuple[str, ...]:
-    """Versions that the advisory names as fixed, lowest first, each once."""
+    """Return the versions that the advisory names as fixed, lowest first, each once."""
     matcher = advisory.matcher(ecosystem, package)
     return () if matcher is None else matcher.fixed
 
@@ -22,13 +22,13 @@ def fixed_versions(advisory: Advisory, ecosystem: str, package: str) -> tuple[st
 def admits_affected(
     advisory: Advisory, ecosystem: str, package: str, admits: Callable[[str], bool]
 ) -> bool:
-    """Return whether a range may resolve to an affected version: of the versions that the record names, and
-    one above all, the highest that ``admits`` accepts is affected."""
+    """Return whether a range may resolve to an affected version: whether the highest version that
+    ``admits`` accepts is affected, of those that the record names and of one above all."""
     matcher = advisory.matcher(ecosystem, package)
     if matcher is None:
         return False
-    named = (*matcher.named, served(ecosystem).above_all)
-    highest = next((version for version in reversed(named) if admits(version)), None)
+    versions = (*matcher.named, served(ecosystem).above_all)
+    highest = next((version for version in reversed(versions) if admits(version)), None)
     return highest is not None and matcher.covers(highest)
 
 
@@ -50,7 +50,7 @@ def lowest_safe(
     ordered."""
     candidates = (version for version in published if is_orderable(ecosystem, version))
     if not is_prerelease(ecosystem, current):
-        candidates = (it for it in candidates if not is_prerelease(ecosystem, it))
+        candidates = (version for version in candidates if not is_prerelease(ecosystem, version))
     ordered = sorted(candidates, key=lambda version: (sort_key(ecosystem, version), version))
     return _lowest_above(advisory, ecosystem, package, current, ordered)
 

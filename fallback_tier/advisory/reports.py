@@ -1,14 +1,15 @@
-"""From a JSON document to advisories: every format that is read, how it is recognised, and what it states.
+"""Readers of JSON reports: each format that is read, how it is recognised, and what it states.
 
-A format is recognised by what only it has, never by a file's name. Four kinds of statement are read:
+A format is recognised by content that no other format has, never by a file's name. Four kinds of statement
+are read:
 
 - whole records (OSV, GitHub's advisories): ranges as the database has them;
 - ranges (npm audit), maybe of the installed release lines alone;
 - an installed version and fixed ones (pip-audit, uv audit, Trivy, Grype, SARIF);
 - identifiers (CycloneDX, an OSV batch answer, SARIF without a package), which the caller looks up
-  (``Named``).
+(``Named``).
 
-The second and third say nothing of other release lines: these count as affected unless the database's
+The second and third kinds say nothing of other release lines: these count as affected unless the database's
 record is found (``found.unstated``).
 """
 
@@ -50,7 +51,7 @@ Reader = Callable[[Mapping[str, Any], str], Iterator[Found]]
 
 
 class Format(NamedTuple):
-    """A format of JSON objects. ``name``: as a person knows it."""
+    """A format of JSON objects. ``name``: as users know it."""
 
     name: str
     is_it: Callable[[Mapping[str, Any]], bool]
@@ -58,45 +59,46 @@ class Format(NamedTuple):
 
 
 def supported() -> str:
-    """Return the names of all formats, as a list for a person."""
-    names = dict.fromkeys(one.name for one in (*FORMATS, OSV_RECORD))
+    """Return the names of all formats, as text for messages."""
+    names = dict.fromkeys(report_format.name for report_format in (*FORMATS, OSV_RECORD))
     return ", ".join(sorted(names, key=str.lower))
 
 
 def read(document: object, source: str) -> Iterator[Found] | None:
-    """Return what a JSON document states; None: it is not of any format."""
+    """Return the statements of a JSON document, or None if it is in none of the formats."""
     if isinstance(document, list):
         return array(document, source)
-    found = mapping(document)
-    for one in (*FORMATS, OSV_RECORD):
-        if one.is_it(found):
-            return one.read(found, source)
+    report = mapping(document)
+    for report_format in (*FORMATS, OSV_RECORD):
+        if report_format.is_it(report):
+            return report_format.read(report, source)
     return None
 
 
 def array(items: Sequence[object], source: str) -> Iterator[Found]:
-    """A JSON array, or JSON lines: OSV records, GitHub's objects, pages of either, or a report of an older
-    pip-audit, an older Trivy or of yarn."""
-    if items and all(isinstance(it, list) for it in items):
-        items = [one for page in items if isinstance(page, list) for one in page]
+    """Return the statements of a JSON array, or of JSON lines: OSV records, GitHub's objects, pages of
+    either, or a report of an older pip-audit, an older Trivy or of yarn."""
+    if items and all(isinstance(page, list) for page in items):
+        items = [item for page in items if isinstance(page, list) for item in page]
     audited = [
-        mapping(it).keys() & {"vulns", "skip_reason"} and "name" in mapping(it) for it in items
+        mapping(item).keys() & {"vulns", "skip_reason"} and "name" in mapping(item)
+        for item in items
     ]
     if audited and all(audited):
         return pip_audit({"dependencies": items}, source)
-    found = [mapping(it) for it in items]
-    if found and all(isinstance(it.get("Target"), str) for it in found):
+    objects = [mapping(item) for item in items]
+    if objects and all(isinstance(result.get("Target"), str) for result in objects):
         return trivy({"Results": items}, source)
-    if any(map(_is_yarn_audit, found)):
+    if any(map(_is_yarn_audit, objects)):
         return yarn_audit(items, source)
-    if found and all(map(_is_berry_audit, found)):
-        return berry_audit(found, source)
+    if objects and all(map(_is_berry_audit, objects)):
+        return berry_audit(objects, source)
     return _each(items, source)
 
 
 def _each(items: Sequence[object], source: str) -> Iterator[Found]:
-    for place, item in enumerate(items):
-        document, where = mapping(item), f"{source}[{place}]"
+    for index, item in enumerate(items):
+        document, where = mapping(item), f"{source}[{index}]"
         if _is_alert(document):
             yield from github_alert(document, where)
         elif _is_github_advisory(document):
@@ -106,14 +108,15 @@ def _each(items: Sequence[object], source: str) -> Iterator[Found]:
 
 
 def osv_records(items: object, source: str) -> Iterator[Found]:
-    """An array of OSV records, each of which may be unusable by itself."""
+    """Yield the statements of an array of OSV records. Each record may be unusable on its own."""
     yield from unread(items, source, (object,))
-    for place, item in enumerate(items if isinstance(items, list) else ()):
-        yield from _osv_record(item, f"{source}[{place}]")
+    for index, item in enumerate(items if isinstance(items, list) else ()):
+        yield from _osv_record(item, f"{source}[{index}]")
 
 
 def _osv_record(item: object, where: str) -> Iterator[Found]:
-    """A record among others, or only its identifier, as OSV's batch query answers."""
+    """Yield the statement of one of several records, or of its identifier alone, as in OSV's batch
+    answers."""
     document = mapping(item)
     if document.keys() <= {"id", "modified"} and text(document.get("id")):
         yield Named((text(document["id"]),), where)
@@ -125,7 +128,7 @@ def _osv_record(item: object, where: str) -> Iterator[Found]:
 
 
 def osv_answer(answer: Mapping[str, Any], source: str) -> Iterator[Found]:
-    """What an OSV API answers to a query: ``vulns``, maybe with a further page."""
+    """Yield the statements of an OSV API's answer to a query: ``vulns``, maybe with a further page."""
     yield from osv_records(answer.get("vulns"), source)
     if answer.keys() & {"code", "error", "errors"}:
         yield Skipped(source=source, reason="It has an error, so it may be incomplete.")
@@ -133,7 +136,7 @@ def osv_answer(answer: Mapping[str, Any], source: str) -> Iterator[Found]:
         yield Skipped(source=source, reason="The answer has a further page, which is not here.")
 
 
-#: What osv-scanner and an OSV batch answer have beside each other; other tools have ``results``, too.
+#: Keys of an osv-scanner report and of an OSV batch answer; other tools have ``results``, too.
 _OSV_SCANNER = frozenset(
     {
         "experimental_config",
@@ -145,12 +148,13 @@ _OSV_SCANNER = frozenset(
 )
 
 
-#: What osv-scanner has of a package that it looked up and found something about.
+#: Keys that osv-scanner adds to a package that it looked up and found something about.
 _SCANNED = frozenset({"groups", "license_violations", "licenses", "vulnerabilities"})
 
 
 def osv_scanner(report: Mapping[str, Any], source: str) -> Iterator[Found]:
-    """``results`` of osv-scanner (whole OSV records per package), or of an OSV batch answer."""
+    """Yield the statements of osv-scanner's ``results`` (whole records per package), or of an OSV batch
+    answer."""
     if report.get("errors"):
         yield Skipped(source=source, reason="It has errors, so its results may be incomplete.")
     elif not report["results"] and not report.keys() <= _OSV_SCANNER:
@@ -158,7 +162,7 @@ def osv_scanner(report: Mapping[str, Any], source: str) -> Iterator[Found]:
     for number, item in enumerate(report["results"]):
         where = f"{source}: results[{number}]"
         result = mapping(item)
-        # Other tools have `results` too; an empty one is a batch answer's "nothing known".
+        # Other tools have `results` too; in a batch answer, an empty result means "nothing known".
         if item != {} and not _is_osv_result(result, is_report="experimental_config" in report):
             yield Skipped(source=where, reason="It is neither osv-scanner's nor an OSV answer.")
         yield from osv_answer(result, where)
@@ -170,73 +174,76 @@ def osv_scanner(report: Mapping[str, Any], source: str) -> Iterator[Found]:
 
 
 def _is_osv_result(result: Mapping[str, Any], *, is_report: bool) -> bool:
-    """Is it an OSV answer, or a source as osv-scanner has it? Prisma Cloud lists an image's vulnerabilities
-    beside its packages, and osv-scanner's own input lists packages alone, with none that was looked up."""
+    """Return whether ``result`` is an OSV answer, or a source in osv-scanner's report. Prisma Cloud lists
+    an image's vulnerabilities next to its packages, and osv-scanner's own input lists packages alone, none
+    of them looked up."""
     packages = [*mappings(result.get("packages"))]
-    found = any(not _SCANNED.isdisjoint(it) for it in packages)
-    is_scanned = is_report or found or not packages
-    is_source = "packages" in result and all(isinstance(it.get("package"), dict) for it in packages)
+    has_findings = any(not _SCANNED.isdisjoint(package) for package in packages)
+    is_scanned = is_report or has_findings or not packages
+    is_source = "packages" in result and all(
+        isinstance(package.get("package"), dict) for package in packages
+    )
     return "vulns" in result or (is_source and is_scanned and "vulnerabilities" not in result)
 
 
 def _osv_scanner_flaws(package: Mapping[str, Any], where: str) -> Iterator[Found]:
-    """Yield the records of a package. Where one does not cover the installed version, or can't be used,
-    that version is stated, too."""
+    """Yield the records of a package. If one does not cover the installed version, or can't be used, that
+    version is stated, too."""
     flaws = package.get("vulnerabilities")
     yield from unread(flaws, where, (object,))
     installed = _osv_scanner_installed(package)
-    for place, item in enumerate(flaws if isinstance(flaws, list) else ()):
-        source, flaw = f"{where}[{place}]", mapping(item)
+    for index, item in enumerate(flaws if isinstance(flaws, list) else ()):
+        source, flaw = f"{where}[{index}]", mapping(item)
         ids = tuple(filter(None, (text(flaw.get("id")), *texts(flaw.get("aliases")))))
-        for found in _osv_record(item, source):
-            is_withdrawn = isinstance(found, Skipped) and not found.unknown
+        for statement in _osv_record(item, source):
+            is_withdrawn = isinstance(statement, Skipped) and not statement.unknown
             if installed is None or not ids or is_withdrawn:
-                yield found
-            elif not isinstance(found, FoundAdvisory):
+                yield statement
+            elif not isinstance(statement, FoundAdvisory):
                 stated = _osv_scanner_stated(installed, ids)
                 yield Named(ids, source, stated, lacks="its record can't be used")
             else:
-                yield found
-                if not is_affected(found.advisory, *installed):
+                yield statement
+                if not is_affected(statement.advisory, *installed):
                     yield from _osv_scanner_stated(installed, ids)
 
 
 def _osv_scanner_installed(package: Mapping[str, Any]) -> Installed | None:
     """Return the package, if it has a version and its ecosystem is served."""
-    found = mapping(package.get("package"))
-    ecosystem = base_ecosystem(text(found.get("ecosystem")))
-    name, version = text(found.get("name")), text(found.get("version"))
+    coordinates = mapping(package.get("package"))
+    ecosystem = base_ecosystem(text(coordinates.get("ecosystem")))
+    name, version = text(coordinates.get("name")), text(coordinates.get("version"))
     is_served = rules_of(ecosystem) is not None
     return Installed(ecosystem, name, version) if is_served and name and version else None
 
 
 def _osv_scanner_stated(installed: Installed, ids: Sequence[str]) -> tuple[FoundAdvisory, ...]:
-    reported = Reported(
+    package_report = Reported(
         id=ids[0],
         ecosystem=installed.ecosystem,
         package=installed.name,
         versions=(installed.version,),
         aliases=ids[1:],
     )
-    found = records(iter((reported,)), ids[0])
-    return tuple(it for it in found if isinstance(it, FoundAdvisory))
+    statements = records(iter((package_report,)), ids[0])
+    return tuple(statement for statement in statements if isinstance(statement, FoundAdvisory))
 
 
 def _osv_scanner_groups(package: Mapping[str, Any], where: str) -> Iterator[Found]:
-    """Yield the identifiers of a package's groups of which the report has no record."""
+    """Yield the identifiers of those groups of a package for which the report has no record."""
     yield from unread(package.get("groups"), where)
     installed = _osv_scanner_installed(package)
-    held = {text(it.get("id")) for it in mappings(package.get("vulnerabilities"))}
+    recorded_ids = {text(record.get("id")) for record in mappings(package.get("vulnerabilities"))}
     for group in mappings(package.get("groups")):
         ids = texts(group.get("ids"))
         if not ids:
             yield Skipped(source=where, reason="A group of vulnerabilities has no identifiers.")
-        elif not held.issuperset(ids):
+        elif not recorded_ids.issuperset(ids):
             yield Named(ids, where, _osv_scanner_stated(installed, ids) if installed else ())
 
 
 def pip_audit(report: Mapping[str, Any], source: str) -> Iterator[Found]:
-    """Versions and the versions that fix them; a package that was not audited is unknown."""
+    """Yield versions and the versions that fix them; a package that was not audited is unknown."""
     if not report["dependencies"]:
         yield Skipped(source=source, reason="It names no package: nothing was audited.")
     for number, item in enumerate(report["dependencies"]):
@@ -247,8 +254,8 @@ def pip_audit(report: Mapping[str, Any], source: str) -> Iterator[Found]:
             yield from unread(dependency["vulns"], where)
             yield from records(_pip_audit(dependency), where)
         else:
-            message = text(dependency.get("skip_reason")) or "it does not say why"
-            yield Skipped(source=where, reason=f"pip-audit skipped {name}: {message}.")
+            skip_reason = text(dependency.get("skip_reason")) or "it does not say why"
+            yield Skipped(source=where, reason=f"pip-audit skipped {name}: {skip_reason}.")
 
 
 def _pip_audit(dependency: Mapping[str, Any]) -> Iterator[Reported]:
@@ -266,66 +273,66 @@ def _pip_audit(dependency: Mapping[str, Any]) -> Iterator[Reported]:
 
 
 def npm_audit(report: Mapping[str, Any], source: str) -> Iterator[Found]:
-    """npm 7 and later. A package that is only *built on* an affected one is no advisory of its own."""
-    found = mapping(report.get("vulnerabilities"))
-    for name, entry in found.items():
+    """Yield the statements of npm 7 and later. Packages that only *depend on* an affected one have none."""
+    entries = mapping(report.get("vulnerabilities"))
+    for name, entry in entries.items():
         where = f"{source}: {text(name)}"
         via = mapping(entry).get("via")
         yield from unread(via or False, where, (dict, str))
         for advisory in mappings(via):
             yield from _npm_advisory(advisory, text(advisory.get("name")) or text(name), where)
-        absent = sorted(it for it in texts(via) if it not in found)
+        absent = sorted(cause for cause in texts(via) if cause not in entries)
         if isinstance(via, list) and absent:
             reason = f"It is affected through {absent[0]!r}, which the report does not hold."
             yield Skipped(source=where, reason=reason)
-    yield from _npm_uncounted(report, source, found)
-    for name in sorted(_npm_without_advisory(found)):
+    yield from _npm_uncounted(report, source, entries)
+    for name in sorted(_npm_without_advisory(entries)):
         reason = "It is affected, and no advisory of the report says through what."
         yield Skipped(source=f"{source}: {name}", reason=reason)
 
 
-def _npm_without_advisory(found: Mapping[str, Any]) -> set[str]:
-    """Return the packages of npm's report whose ``via`` leads to no advisory, as packages on a circle."""
+def _npm_without_advisory(entries: Mapping[str, Any]) -> set[str]:
+    """Return the packages of npm's report whose ``via`` leads to no advisory, as packages on a cycle."""
     dependents: dict[str, list[str]] = {}
     waiting = []
-    for name, entry in found.items():
+    for name, entry in entries.items():
         via = mapping(entry).get("via")
         if next(mappings(via), None) is not None:
             waiting.append(name)
-        for other in texts(via):
-            dependents.setdefault(other, []).append(name)
-    left = {*found} - {*waiting}
+        for cause in texts(via):
+            dependents.setdefault(cause, []).append(name)
+    unexplained = {*entries} - {*waiting}
     while waiting:
         for name in dependents.pop(waiting.pop(), ()):
-            if name in left:
-                left.remove(name)
+            if name in unexplained:
+                unexplained.remove(name)
                 waiting.append(name)
-    return left
+    return unexplained
 
 
-#: What npm 6, npm 7 and later, pnpm or yarn have beside their findings.
+#: Keys that npm 6, npm 7 and later, pnpm or yarn have next to their findings.
 _NPM_AUDIT = frozenset({"actions", "auditReportVersion", "metadata", "muted", "runId"})
 
 
 def _npm_uncounted(
-    report: Mapping[str, Any], source: str, found: Mapping[str, Any]
+    report: Mapping[str, Any], source: str, entries: Mapping[str, Any]
 ) -> Iterator[Skipped]:
-    """A report that counts vulnerabilities has to hold some; one with an error may hold fewer; and an empty
-    object may be another tool's, or a part of a report."""
-    if not found and report.keys().isdisjoint(_NPM_AUDIT):
+    """Yield what makes npm's report incomplete. A report that counts vulnerabilities must hold some, one
+    with an error may hold fewer, and an empty object may be another tool's, or a part of a report."""
+    if not entries and report.keys().isdisjoint(_NPM_AUDIT):
         yield Skipped(source=source, reason="Nothing in it says that it is npm's report.")
     if report.get("error"):
         yield Skipped(source=source, reason="It has an error, so it may be incomplete.")
     counts = mapping(mapping(report.get("metadata")).get("vulnerabilities")).values()
-    if not found and any(isinstance(it, int) and it > 0 for it in counts):
+    if not entries and any(isinstance(count, int) and count > 0 for count in counts):
         yield Skipped(source=source, reason="It counts vulnerabilities, and holds none.")
     audited = mapping(report.get("metadata")).get("dependencies")
-    if mapping(audited).get("total", audited) == 0 and not found:
+    if mapping(audited).get("total", audited) == 0 and not entries:
         yield Skipped(source=source, reason="It counts no audited package: nothing was audited.")
 
 
 def npm6_audit(report: Mapping[str, Any], source: str) -> Iterator[Found]:
-    """npm 6, and pnpm: one advisory a key."""
+    """Yield the statements of npm 6 and pnpm: one advisory per key."""
     yield from _npm_uncounted(report, source, mapping(report.get("advisories")))
     for number, advisory in mapping(report.get("advisories")).items():
         entry = mapping(advisory)
@@ -335,7 +342,7 @@ def npm6_audit(report: Mapping[str, Any], source: str) -> Iterator[Found]:
 def _npm_advisory(advisory: Mapping[str, Any], package: str, where: str) -> Iterator[Found]:
     stated = text(advisory.get("range")) or text(advisory.get("vulnerable_versions"))
     try:
-        # npm: an advisory without a range is about every version.
+        # In npm, an advisory without a range covers every version.
         ranges = osv_ranges(stated or "*")
     except AdvisoryError as error:
         yield Skipped(source=where, reason=error.problem)
@@ -346,7 +353,7 @@ def _npm_advisory(advisory: Mapping[str, Any], package: str, where: str) -> Iter
         yield Named(tuple(filter(None, ids)), where, lacks="it names no package")
         return
     number = advisory.get("source") or advisory.get("id")
-    reported = Reported(
+    package_report = Reported(
         id=ids[0] or f"npm-advisory-{number}",
         ecosystem=NPM,
         package=package,
@@ -359,11 +366,12 @@ def _npm_advisory(advisory: Mapping[str, Any], package: str, where: str) -> Iter
         url=link,
         cvss=text(mapping(advisory.get("cvss")).get("vectorString")),
     )
-    yield from records(iter((reported,)), where)
+    yield from records(iter((package_report,)), where)
 
 
 def yarn_audit(items: Sequence[object], source: str) -> Iterator[Found]:
-    """Lines of yarn 1: an advisory once a path to it, as npm 6 has it, then the counts."""
+    """Yield the statements of yarn 1's lines: an advisory per path to it, in npm 6's form, then the
+    counts."""
     advisories, counted, failed = {}, False, False
     yield from unread(items, source)
     for line in mappings(items):
@@ -384,7 +392,8 @@ def yarn_audit(items: Sequence[object], source: str) -> Iterator[Found]:
 
 
 def berry_audit(lines: Sequence[Mapping[str, Any]], source: str) -> Iterator[Found]:
-    """Lines of yarn 4 (`yarn npm audit --json`): an advisory each, or a release that is deprecated."""
+    """Yield the statements of yarn 4's lines (`yarn npm audit --json`): one advisory or deprecated release
+    each."""
     for line in lines:
         package, flaw = text(line.get("value")), mapping(line.get("children"))
         where = f"{source}: {package}"
@@ -397,26 +406,27 @@ def berry_audit(lines: Sequence[Mapping[str, Any]], source: str) -> Iterator[Fou
             "range": flaw.get("Vulnerable Versions"),
             "title": flaw.get("Issue"),
             "url": flaw.get("URL"),
-            "findings": [{"version": it} for it in texts(flaw.get("Tree Versions"))],
+            "findings": [{"version": version} for version in texts(flaw.get("Tree Versions"))],
         }
         yield from _npm_advisory(advisory, package, where)
 
 
 def _ghsa(link: str) -> str:
-    found = _GHSA.search(link)
-    return found[0] if found else ""
+    match = _GHSA.search(link)
+    return match[0] if match else ""
 
 
 def _versions_found(advisory: Mapping[str, Any]) -> tuple[str, ...]:
-    found = mappings(advisory.get("findings"))
-    return tuple(version for it in found if (version := text(it.get("version"))))
+    findings = mappings(advisory.get("findings"))
+    return tuple(version for finding in findings if (version := text(finding.get("version"))))
 
 
 # --- uv audit -------------------------------------------------------------------------------------
 
 
 def uv_audit(report: Mapping[str, Any], source: str) -> Iterator[Found]:
-    """One report, or one for each tool (`uv tool audit`). Statuses of projects are no vulnerabilities."""
+    """Yield the statements of one report, or of one for each tool (`uv tool audit`). A project's status is
+    not a vulnerability."""
     yield from unread(report.get("tools"), source)
     bodies = (report, *mappings(report.get("tools")))
     if not any(mapping(body.get("summary")).get("audited_packages") for body in bodies):
@@ -426,7 +436,7 @@ def uv_audit(report: Mapping[str, Any], source: str) -> Iterator[Found]:
         for flaw in mappings(body.get("vulnerabilities")):
             dependency = mapping(flaw.get("dependency"))
             name, version = text(dependency.get("name")), text(dependency.get("version"))
-            reported = Reported(
+            package_report = Reported(
                 id=text(flaw.get("display_id")) or text(flaw.get("id")),
                 ecosystem=PYPI,
                 package=name,
@@ -437,16 +447,16 @@ def uv_audit(report: Mapping[str, Any], source: str) -> Iterator[Found]:
                 details=text(flaw.get("description")),
                 url=text(flaw.get("link")),
             )
-            yield from records(iter((reported,)), f"{source}: {name}")
+            yield from records(iter((package_report,)), f"{source}: {name}")
         for status in mappings(body.get("adverse_statuses")):
-            name, what = text(status.get("name")), text(status.get("status"))
-            reason = f"uv reports the project as {what!r}, which is not a vulnerability."
+            name, reported_status = text(status.get("name")), text(status.get("status"))
+            reason = f"uv reports the project as {reported_status!r}, which is not a vulnerability."
             yield Skipped(source=f"{source}: {name}", reason=reason, unknown=False)
 
 
 # --- GitHub ---------------------------------------------------------------------------------------
 
-#: OSV's names of the ecosystems that GitHub names in its own way and no plugin of ours serves.
+#: OSV's names of the ecosystems that GitHub names differently and no plugin serves.
 _GITHUB_ECOSYSTEMS = {
     "actions": "GitHub Actions",
     "composer": "Packagist",
@@ -460,15 +470,15 @@ _GITHUB_ECOSYSTEMS = {
     "swift": "SwiftURL",
 }
 
-#: States of an alert in which a person, or a rule of theirs, decided to leave it. A *fixed* alert is fixed
-#: on the default branch, which need not be what is checked out: it is read.
+#: States of an alert that a person, or a person's rule, dismissed. A *fixed* alert is fixed on the default
+#: branch, which may not be what is checked out, so it is read.
 _DISMISSED = frozenset({"dismissed", "auto_dismissed"})
 
 _BOUND = re.compile(r"(?P<operator>[<>]=?|=)\s*(?P<version>[^\s,<>=]+)")
 
 
 def github_alert(alert: Mapping[str, Any], source: str) -> Iterator[Found]:
-    """An alert of Dependabot: its whole advisory, and the package that it was raised for."""
+    """Yield the whole advisory of a Dependabot alert, and the package that it was raised for."""
     state = text(alert.get("state"))
     advisory = mapping(alert.get("security_advisory"))
     if state in _DISMISSED:
@@ -482,17 +492,17 @@ def github_alert(alert: Mapping[str, Any], source: str) -> Iterator[Found]:
     if is_added:
         entries.append(stated)
     yield from unread(listed, source)
-    for found in github_advisory({**advisory, "vulnerabilities": entries}, source):
-        # Without the list, or if the list lacks it, the alert has the range that it was raised for, and
-        # maybe not the other ones.
-        if isinstance(found, FoundAdvisory) and (is_added or not isinstance(listed, list)):
-            yield in_part(found)
+    for statement in github_advisory({**advisory, "vulnerabilities": entries}, source):
+        # Without the list, or if it lacks this range, the alert has only the range that it was raised for,
+        # and maybe not the others.
+        if isinstance(statement, FoundAdvisory) and (is_added or not isinstance(listed, list)):
+            yield in_part(statement)
         else:
-            yield found
+            yield statement
 
 
 def github_advisory(advisory: Mapping[str, Any], source: str) -> Iterator[Found]:
-    """An advisory of GitHub's REST API, global or of a repository, as the OSV record that it is."""
+    """Yield the OSV record equal to an advisory of GitHub's REST API, global or of a repository."""
     yield from unread(advisory.get("vulnerabilities"), source)
     affected = []
     for entry in mappings(advisory.get("vulnerabilities")):
@@ -501,7 +511,7 @@ def github_advisory(advisory: Mapping[str, Any], source: str) -> Iterator[Found]
         except AdvisoryError as error:
             yield Skipped.because(source, error)
     names = [text(advisory.get("ghsa_id")), text(advisory.get("cve_id"))]
-    names += [text(it.get("value")) for it in mappings(advisory.get("identifiers"))]
+    names += [text(identifier.get("value")) for identifier in mappings(advisory.get("identifiers"))]
     ids = tuple(dict.fromkeys(filter(None, names)))
     if not affected and ids and not advisory.get("withdrawn_at"):
         yield Named(ids, source)
@@ -513,8 +523,8 @@ def github_advisory(advisory: Mapping[str, Any], source: str) -> Iterator[Found]
         "CVSS_V4": text(mapping(vectors.get("cvss_v4")).get("vector_string")),
     }
     links = [
-        text(it) or text(mapping(it).get("url"))
-        for it in (advisory.get("html_url"), *_listed(advisory.get("references")))
+        text(reference) or text(mapping(reference).get("url"))
+        for reference in (advisory.get("html_url"), *_listed(advisory.get("references")))
     ]
     document = {
         "id": ids[0] if ids else "",
@@ -525,7 +535,7 @@ def github_advisory(advisory: Mapping[str, Any], source: str) -> Iterator[Found]
         "severity": [{"type": kind, "score": score} for kind, score in scores.items() if score],
         "references": [{"type": "ADVISORY", "url": link} for link in dict.fromkeys(links) if link],
         "database_specific": {
-            "cwe_ids": [text(it.get("cwe_id")) for it in mappings(advisory.get("cwes"))]
+            "cwe_ids": [text(weakness.get("cwe_id")) for weakness in mappings(advisory.get("cwes"))]
         },
         "modified": text(advisory.get("updated_at")),
         "withdrawn": text(advisory.get("withdrawn_at")) or None,
@@ -537,7 +547,7 @@ def github_advisory(advisory: Mapping[str, Any], source: str) -> Iterator[Found]
 
 
 def _github_affected(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a package and its range as OSV's ``affected``. Raises AdvisoryError: it can't be read."""
+    """Return a package and its range as OSV's ``affected``. Raises AdvisoryError if it can't be read."""
     package = mapping(entry.get("package"))
     kind, name = text(package.get("ecosystem")).lower(), text(package.get("name"))
     ecosystem = ecosystem_of_type(kind) or _GITHUB_ECOSYSTEMS.get(kind, "")
@@ -556,15 +566,16 @@ def _github_affected(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _github_range(ecosystem: str, stated: str, fixed: str) -> dict[str, Any]:
-    """Return a range such as ``>= 1.0, < 1.2`` as OSV ranges. As in GitHub's own OSV export, ``<= 1.1``
-    ends at the first patched version: what lies between is not called safe. Raises AdvisoryError."""
+    """Return a range such as ``>= 1.0, < 1.2`` as an OSV range. As in GitHub's own OSV export, ``<= 1.1``
+    ends at the first patched version: versions in between are not called safe. Raises AdvisoryError if the
+    range can't be read."""
     is_served = bool(ecosystem_of_type(ecosystem))
     low, high, closed = "", "", False
-    for part in filter(None, (it.strip() for it in stated.split(","))):
+    for part in filter(None, (constraint.strip() for constraint in stated.split(","))):
         bound = _BOUND.fullmatch(part)
         operator, version = bound.group("operator", "version") if bound else ("", "")
         is_lower, is_upper = operator in (">", ">=", "="), operator in ("<", "<=", "=")
-        # Two bounds of one side are two ranges: which belongs to which is not stated.
+        # Two bounds of one side are two ranges, and the report doesn't say which bounds belong together.
         is_again = (is_lower and low) or (is_upper and high)
         if not bound or is_again or (is_served and not is_orderable(ecosystem, version)):
             raise AdvisoryError(
@@ -572,7 +583,7 @@ def _github_range(ecosystem: str, stated: str, fixed: str) -> dict[str, Any]:
                 next_step="Give an OSV record of it.",
             )
         if is_lower:
-            # A version that can't be compared stays affected: more is affected than stated, not less.
+            # A version that can't be compared stays affected: rather more is called affected than less.
             is_above = operator == ">" and is_served
             low = successor(ecosystem, version) if is_above else version
         if is_upper:
@@ -634,15 +645,15 @@ def trivy(report: Mapping[str, Any], source: str) -> Iterator[Found]:
 
 
 def _has_packages(result: Mapping[str, Any]) -> bool:
-    """Are packages that are served in a target, or vulnerabilities, which are named one by one? Targets of
-    old reports have no class."""
+    """Return whether a target has packages of a served ecosystem, or vulnerabilities, which are named one
+    by one. Targets of old reports have no class."""
     is_packages = text(result.get("Class")) in ("", "lang-pkgs")
     is_served = is_packages and bool(ecosystem_of_type(text(result.get("Type"))))
     return is_served or bool(result.get("Vulnerabilities"))
 
 
 def _trivy_ignored(result: Mapping[str, Any], where: str) -> Iterator[Skipped]:
-    """What a rule or a statement (VEX) took out of the results."""
+    """Yield what a rule or a statement (VEX) removed from the results."""
     yield from unread(result.get("ExperimentalModifiedFindings"), where)
     for ignored in mappings(result.get("ExperimentalModifiedFindings")):
         kind = text(ignored.get("Type"))
@@ -653,13 +664,13 @@ def _trivy_ignored(result: Mapping[str, Any], where: str) -> Iterator[Skipped]:
 
 
 def _trivy_cvss(by_source: Mapping[str, Any]) -> str:
-    vectors = {name: text(mapping(one).get("V3Vector")) for name, one in by_source.items()}
+    vectors = {name: text(mapping(rating).get("V3Vector")) for name, rating in by_source.items()}
     preferred = (vectors.get("ghsa"), vectors.get("nvd"), *vectors.values())
     return next(filter(None, preferred), "")
 
 
 def grype(report: Mapping[str, Any], source: str) -> Iterator[Found]:
-    """Matches of Grype. What its own rules ignore (``ignoredMatches``) is set aside by name."""
+    """Yield Grype's matches. Those that its own rules ignore (``ignoredMatches``) are skipped by name."""
     yield from unread(report.get("matches"), source)
     yield from unread(report.get("ignoredMatches"), source)
     for match in mappings(report.get("matches")):
@@ -669,9 +680,14 @@ def grype(report: Mapping[str, Any], source: str) -> Iterator[Found]:
             text(artifact.get("name")),
             text(artifact.get("version")),
         )
-        related = [text(it.get("id")) for it in mappings(match.get("relatedVulnerabilities"))]
+        related = [
+            text(vulnerability.get("id"))
+            for vulnerability in mappings(match.get("relatedVulnerabilities"))
+        ]
         vectors = (
-            it for it in mappings(flaw.get("cvss")) if text(it.get("version")).startswith("3")
+            rating
+            for rating in mappings(flaw.get("cvss"))
+            if text(rating.get("version")).startswith("3")
         )
         yield from _of_package(
             from_purl(text(artifact.get("purl"))) or stated,
@@ -680,9 +696,9 @@ def grype(report: Mapping[str, Any], source: str) -> Iterator[Found]:
             fixes=texts(mapping(flaw.get("fix")).get("versions")),
             summary="",
             details=text(flaw.get("description")),
-            cwe=tuple(text(it.get("cwe")) for it in mappings(flaw.get("cwes"))),
+            cwe=tuple(text(weakness.get("cwe")) for weakness in mappings(flaw.get("cwes"))),
             url=text(flaw.get("dataSource")),
-            cvss=next((text(it.get("vector")) for it in vectors), ""),
+            cvss=next((text(rating.get("vector")) for rating in vectors), ""),
         )
     for match in mappings(report.get("ignoredMatches")):
         name = text(mapping(match.get("vulnerability")).get("id")) or "A match"
@@ -706,32 +722,34 @@ def _of_package(
         reason = f"{name}: {package.name or 'its package'} is of no ecosystem that is served."
         yield Skipped(source=where, reason=reason)
         return
-    known = [it for one in fixes if (it := one.strip().removeprefix(">=").strip())]
-    reported = Reported(
+    fixed_versions = [
+        version for fix in fixes if (version := fix.strip().removeprefix(">=").strip())
+    ]
+    package_report = Reported(
         id=ids[0],
         ecosystem=package.ecosystem,
         package=package.name,
         versions=(package.version,),
-        fixes=known,
-        aliases=[it for it in dict.fromkeys(ids) if it],
+        fixes=fixed_versions,
+        aliases=[identifier for identifier in dict.fromkeys(ids) if identifier],
         summary=summary,
         details=details,
-        cwe=[it for it in cwe if it],
+        cwe=[weakness for weakness in cwe if weakness],
         url=url,
         cvss=cvss,
     )
-    yield from records(iter((reported,)), where)
+    yield from records(iter((package_report,)), where)
 
 
 # --- CycloneDX ------------------------------------------------------------------------------------
 
-#: States of CycloneDX's analysis in which a person found that nothing is to be fixed.
+#: States of CycloneDX's analysis by which nothing needs to be fixed.
 _SETTLED = frozenset({"not_affected", "false_positive", "resolved", "resolved_with_pedigree"})
 
 
 def cyclonedx(bom: Mapping[str, Any], source: str) -> Iterator[Found]:
-    """Yield the vulnerabilities of a CycloneDX document, each looked up by its id. One without any is
-    *unknown*: it lists components, or Trivy was not told to look."""
+    """Yield the vulnerabilities of a CycloneDX document, each to be looked up by its id. A document without
+    any is *unknown*: it lists components, or Trivy ran without the vulnerability scanner."""
     if bom.get("vulnerabilities") in (None, []):
         reason = "It lists components and no `vulnerabilities`: have a scanner add them."
         yield Skipped(source=source, reason=reason)
@@ -740,21 +758,23 @@ def cyclonedx(bom: Mapping[str, Any], source: str) -> Iterator[Found]:
     components = dict(_components(bom))
     for number, flaw in enumerate(mappings(bom["vulnerabilities"])):
         where = f"{source}: vulnerabilities[{number}]"
-        related = (text(it.get("id")) for it in mappings(flaw.get("references")))
+        related = (text(reference.get("id")) for reference in mappings(flaw.get("references")))
         ids = tuple(dict.fromkeys(filter(None, (text(flaw.get("id")), *related))))
         state = text(mapping(flaw.get("analysis")).get("state"))
         if state in _SETTLED:
             name = ids[0] if ids else "A vulnerability"
             yield Skipped(source=where, reason=f"{name}: its analysis says {state!r}.")
             continue
-        stated = list(_cyclonedx_affected(flaw, ids, components, where))
-        yield from (it for it in stated if isinstance(it, Skipped))
+        statements = list(_cyclonedx_affected(flaw, ids, components, where))
+        yield from (statement for statement in statements if isinstance(statement, Skipped))
         affects = [*mappings(flaw.get("affects"))]
         if affects and all(map(_is_unaffected, affects)):
             continue
-        whole = tuple(it for it in stated if isinstance(it, FoundAdvisory))
+        found_advisories = tuple(
+            statement for statement in statements if isinstance(statement, FoundAdvisory)
+        )
         if ids:
-            yield Named(ids, where, whole)
+            yield Named(ids, where, found_advisories)
         else:
             yield Skipped(source=where, reason="It has no identifier.")
 
@@ -764,7 +784,7 @@ def _cyclonedx_affected(
 ) -> Iterator[Found]:
     yield from unread(flaw.get("affects"), where)
     for affects in mappings(flaw.get("affects")):
-        # A reference may lead to another document (BOM-Link): what follows # is the component there.
+        # A reference may lead to another document (BOM-Link): the part after # is the component there.
         ref = text(affects.get("ref"))
         local = unquote(ref.rpartition("#")[2]) if ref.startswith("urn:cdx:") else ref
         package = from_purl(components.get(local, "")) or from_purl(local)
@@ -782,21 +802,25 @@ def _cyclonedx_affected(
             fixes=(),
             summary=text(flaw.get("description")),
             details=text(flaw.get("detail")),
-            cwe=[f"CWE-{it}" for it in _listed(flaw.get("cwes")) if isinstance(it, int)],
+            cwe=[
+                f"CWE-{number}" for number in _listed(flaw.get("cwes")) if isinstance(number, int)
+            ],
             url=text(mapping(flaw.get("source")).get("url")),
             cvss=_cyclonedx_cvss(flaw),
         )
 
 
 def _is_unaffected(affects: Mapping[str, Any]) -> bool:
-    """Does a document call all versions of a component unaffected that it lists?"""
-    states = {text(it.get("status")) for it in mappings(affects.get("versions"))}
+    """Return whether the document calls all versions of a component that it lists unaffected."""
+    states = {text(version.get("status")) for version in mappings(affects.get("versions"))}
     return states == {"unaffected"}
 
 
 def _cyclonedx_cvss(flaw: Mapping[str, Any]) -> str:
     ratings = mappings(flaw.get("ratings"))
-    vectors = (text(it.get("vector")) for it in ratings if "CVSSv3" in text(it.get("method")))
+    vectors = (
+        text(rating.get("vector")) for rating in ratings if "CVSSv3" in text(rating.get("method"))
+    )
     return next(filter(None, vectors), "")
 
 
@@ -807,9 +831,9 @@ def _components(bom: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         *mappings(bom.get("components")),
     ]
     while waiting:
-        one = waiting.pop()
-        yield text(one.get("bom-ref")), text(one.get("purl"))
-        waiting += mappings(one.get("components"))
+        component = waiting.pop()
+        yield text(component.get("bom-ref")), text(component.get("purl"))
+        waiting += mappings(component.get("components"))
 
 
 # --- The table ------------------------------------------------------------------------------------
@@ -827,16 +851,18 @@ def _is_uv_audit(document: Mapping[str, Any]) -> bool:
 
 
 def _is_trivy(document: Mapping[str, Any]) -> bool:
-    # Without any result, Trivy leaves the list out.
+    # Without results, Trivy omits the list.
     return isinstance(document.get("Results"), list) or {"SchemaVersion", "ArtifactName"} <= set(
         document
     )
 
 
 def _is_npm6_audit(document: Mapping[str, Any]) -> bool:
-    # Composer has a list of advisories a package.
-    found = document.get("advisories")
-    return isinstance(found, dict) and not any(isinstance(it, list) for it in found.values())
+    # Composer has one list of advisories per package.
+    advisories = document.get("advisories")
+    return isinstance(advisories, dict) and not any(
+        isinstance(entry, list) for entry in advisories.values()
+    )
 
 
 def _is_yarn_audit(line: Mapping[str, Any]) -> bool:
@@ -850,7 +876,7 @@ def _is_berry_audit(line: Mapping[str, Any]) -> bool:
 
 
 def _is_grype(document: Mapping[str, Any]) -> bool:
-    # Xeol, which looks for packages that are no longer maintained, has Grype's form.
+    # Xeol, which looks for packages that are no longer maintained, writes Grype's format.
     name = mapping(document.get("descriptor")).get("name", "grype")
     return isinstance(document.get("matches"), list) and name == "grype"
 
@@ -863,7 +889,7 @@ def _one_osv_record(document: Mapping[str, Any], source: str) -> Iterator[Found]
     return iter((FoundAdvisory(advisory_from(document, source)),))
 
 
-#: In this order: CycloneDX has `dependencies` and `vulnerabilities` too, which are lists in other formats.
+#: The order matters: CycloneDX has `dependencies` and `vulnerabilities` too; elsewhere these are lists.
 FORMATS: tuple[Format, ...] = (
     Format("SARIF 2.1.0", _has("runs", list), sarif.read),
     Format("CycloneDX", lambda it: it.get("bomFormat") == "CycloneDX", cyclonedx),
@@ -884,7 +910,7 @@ FORMATS: tuple[Format, ...] = (
     ),
 )
 
-#: The last one: other formats have an `id` too. It alone refuses its document as a whole.
+#: Tried last: other formats have an `id` too. Only this format refuses its document as a whole.
 OSV_RECORD = Format(
     "OSV (a record, an array, JSON lines, an API's answer)", lambda it: "id" in it, _one_osv_record
 )

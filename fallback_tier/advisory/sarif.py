@@ -1,9 +1,9 @@
-"""SARIF 2.1.0: findings in source code (CodeQL, Semgrep …), and dependencies as scanners put them there.
+"""SARIF 2.1.0: findings in source code (CodeQL, Semgrep …), and dependencies as scanners write them there.
 
-SARIF has no place for "package X, version Y". osv-scanner, Trivy, Grype, Snyk and uv each write it in
-words of their own into the message, the rule's texts, logical locations and property bags; it is read from
-there. A result of which the rule is a database's advisory is about a dependency, whatever file it points
-to: without a package it is looked up by its rule, or skipped with that reason.
+SARIF has no field for "package X, version Y". osv-scanner, Trivy, Grype, Snyk and uv each write it in their
+own way into the message, the rule's texts, logical locations and property bags; it is read from there. If a
+result's rule is a database's advisory, the result is about a dependency, whatever file it points to:
+without a package it is looked up by its rule, or skipped with that reason.
 """
 
 import re
@@ -36,19 +36,19 @@ from fallback_tier.advisory.packages import (
 )
 from fallback_tier.errors import AdvisoryError
 
-# SARIF's own indirections: a result's rule, its texts and its places, wherever the log keeps them.
+# SARIF's own indirections: a result's rule, its texts and its locations, wherever the log has them.
 
 
 class _Result(NamedTuple):
     result: Mapping[str, Any]
     rule: Mapping[str, Any]
     locations: tuple[tuple[str, Mapping[str, Any]], ...]
-    #: What the result calls its logical locations: a function, or a package.
+    #: Names of the result's logical locations: of a function, or of a package.
     logical_names: tuple[str, ...]
 
     @property
     def message(self) -> str:
-        """What the tool says of it."""
+        """The tool's message about the result."""
         return words(self.result.get("message"))
 
     @property
@@ -65,7 +65,7 @@ class _Rules:
         self._by_name: dict[int, dict[str, Mapping[str, Any]]] = {}
 
     def of(self, result: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The rule of a result: by index in the driver or an extension, else by id there."""
+        """Return a result's rule: by index in the driver or an extension, otherwise by id there."""
         reference = mapping(result.get("rule"))
         component = mapping(self._tool.get("driver"))
         extension = mapping(reference.get("toolComponent")).get("index")
@@ -80,29 +80,30 @@ class _Rules:
         return self._named(rules).get(name, chosen)
 
     def _named(self, rules: object) -> Mapping[str, Mapping[str, Any]]:
-        # The log outlives this, so an id() stands for one array. Of two rules, the first one counts.
+        # The log outlives this object, so an id() identifies one array. Of two rules with one id, the first
+        # counts.
         if id(rules) not in self._by_name:
-            named: dict[str, Mapping[str, Any]] = {}
+            by_id: dict[str, Mapping[str, Any]] = {}
             for rule in mappings(rules):
-                named.setdefault(text(rule.get("id")), rule)
-            self._by_name[id(rules)] = named
+                by_id.setdefault(text(rule.get("id")), rule)
+            self._by_name[id(rules)] = by_id
         return self._by_name[id(rules)]
 
 
 def _result_of(run: Mapping[str, Any], result: Mapping[str, Any], rules: _Rules) -> _Result:
-    places = [
-        place
+    logical_locations = [
+        logical
         for location in mappings(result.get("locations"))
-        for place in mappings(location.get("logicalLocations"))
+        for logical in mappings(location.get("logicalLocations"))
     ]
-    names = (text(place.get("fullyQualifiedName")) for place in places)
+    names = (text(logical.get("fullyQualifiedName")) for logical in logical_locations)
     return _Result(result, rules.of(result), tuple(_locations(run, result)), tuple(names))
 
 
 def words(message: object) -> str:
-    """A SARIF message's text; where a tool gives only Markdown, that."""
-    reported = mapping(message)
-    return text(reported.get("text")) or text(reported.get("markdown"))
+    """Return a SARIF message's text, or its Markdown if it has no text."""
+    message_object = mapping(message)
+    return text(message_object.get("text")) or text(message_object.get("markdown"))
 
 
 def _locations(
@@ -117,7 +118,7 @@ def _locations(
 
 
 def _path(uri: str) -> str:
-    """A relative reference or a file URI as a path."""
+    """Return a relative reference or a file URI as a path."""
     try:
         parts = urlsplit(uri)
     except ValueError:
@@ -134,11 +135,11 @@ def _at(items: object, index: object) -> Mapping[str, Any]:
 
 SARIF_VERSION = "2.1.0"
 
-#: Fixed versions of one result that count: a package has a few release lines. Without the others, a line of
-#: theirs is affected.
+#: Most fixed versions of one result that are read: a package has a few release lines. Release lines of any
+#: further ones count as affected.
 MAX_FIXES = 64
 
-#: A rule's help is searched once a package; osv-scanner's tables take a few thousand characters.
+#: A rule's help is searched once per package; osv-scanner's tables take a few thousand characters.
 MAX_HELP_LENGTH = 65_536
 
 #: How osv-scanner, Trivy, Grype and an older Grype (0.34) name a package in a result's message.
@@ -156,12 +157,12 @@ _MESSAGES = (
     ),
 )
 
-#: How Snyk's rules, and logical locations of Snyk and uv, name one.
+#: How Snyk's rules, and logical locations of Snyk and uv, name a package.
 _NAME_AT_VERSION = re.compile(r"(?:\([^()]*\) )?(?P<name>@?[^\s@]+)@(?P<version>[^\s@]+)")
 _ALSO_KNOWN_AS = re.compile(r"\(also known as ([^()]*)\)")
 _QUOTED = re.compile(r"'([^']+)'")
 
-#: Fixed versions: Trivy's message and help, Grype's help; several are parted by commas.
+#: Fixed versions in Trivy's message and help and in Grype's help, separated by commas.
 _FIXED = re.compile(r"^Fix(?:ed)? Version: *(.+)$", re.MULTILINE)
 
 #: Snyk's advice in a rule's help.
@@ -169,13 +170,13 @@ _UPGRADE = re.compile(
     r"\bUpgrade `?(?P<name>[^\s`]{1,214})`? to version (?P<fixes>[^\n]{1,500}?) or higher"
 )
 
-#: A row of osv-scanner's table, split at its bars: nothing, advisory, package, version, nothing.
+#: Cells of a row of osv-scanner's table, split at its bars: empty, advisory, package, version, empty.
 _CELLS = 5
 
-#: Identifiers that databases give.
+#: Identifiers that vulnerability databases assign.
 _IDENTIFIER = re.compile(r"(?:CVE|GO|MAL|OSV|PYSEC|RUSTSEC)-\d{4}-\d+|GHSA(?:-[0-9a-z]{4}){3}")
 
-#: Rules of which the whole is one: Grype appends the package's name, and Trivy once wrote ``[HIGH]`` before
+#: Rule ids that name an advisory: Grype appends the package's name, and Trivy once wrote ``[HIGH]`` before
 #: it. ``SNYK-CC-…`` is about the configuration of infrastructure.
 _ADVISORY_RULE = re.compile(
     rf"(?:\[[A-Z]+\] )?(?:{_IDENTIFIER.pattern}|SNYK-(?!CC-)[A-Z0-9]+-|[a-z]+:[^\s:]+:\d{{8}}(?:-\d+)?$)"
@@ -185,12 +186,12 @@ _CWE = re.compile(r"\bcwe[-/]0*(\d+)", re.IGNORECASE)
 #: uv's rules about projects (archived, quarantined …).
 _UV_STATUS = "uv/project-status/"
 
-#: Results that say "no problem here", or "not any more".
+#: Kinds of results that mean "no problem here", or "no longer".
 _NO_FINDING = frozenset({"pass", "notApplicable", "informational"})
 
 
 def read(log: Mapping[str, Any], source: str) -> Iterator[Found]:
-    """Everything that the runs of a log found. Raises AdvisoryError: another version of SARIF."""
+    """Yield everything that the runs of a log found. Raises AdvisoryError for another version of SARIF."""
     if log.get("version") != SARIF_VERSION:
         raise AdvisoryError(
             f"The input {source!r} is SARIF {text(log.get('version'))!r}, not {SARIF_VERSION}.",
@@ -200,25 +201,25 @@ def read(log: Mapping[str, Any], source: str) -> Iterator[Found]:
     if not log.get("runs"):
         yield Skipped(source=source, reason="It has no runs: nothing was scanned.")
     for number, run in enumerate(mappings(log.get("runs"))):
-        there = f"{source}: runs[{number}]"
+        where = f"{source}: runs[{number}]"
         if not isinstance(run.get("results"), list):
-            yield Skipped(source=there, reason="The run has no results: it was not carried out.")
-        yield from unread(run.get("invocations"), there)
+            yield Skipped(source=where, reason="The run has no results: it was not carried out.")
+        yield from unread(run.get("invocations"), where)
         if any(map(_has_failed, mappings(run.get("invocations")))):
-            yield Skipped(source=there, reason="The run failed, so its results may be incomplete.")
-        yield from unread(run.get("results"), there)
+            yield Skipped(source=where, reason="The run failed, so its results may be incomplete.")
+        yield from unread(run.get("results"), where)
         rules = _Rules(run)
-        for place, result in enumerate(mappings(run.get("results"))):
-            yield from _found(_result_of(run, result, rules), f"{there}.results[{place}]")
+        for index, result in enumerate(mappings(run.get("results"))):
+            yield from _found(_result_of(run, result, rules), f"{where}.results[{index}]")
 
 
 def _has_failed(call: Mapping[str, Any]) -> bool:
-    """A run that goes on after an error reports it by a notification."""
+    """Return whether a run failed. One that continues after an error reports it by a notification."""
     notifications = (
         *mappings(call.get("toolExecutionNotifications")),
         *mappings(call.get("toolConfigurationNotifications")),
     )
-    failed = any(text(it.get("level")) == "error" for it in notifications)
+    failed = any(text(notification.get("level")) == "error" for notification in notifications)
     return failed or call.get("executionSuccessful") is False
 
 
@@ -241,16 +242,16 @@ def _found(item: _Result, where: str) -> Iterator[Found]:
 
 
 def _set_aside(result: Mapping[str, Any]) -> str:
-    """Why the report itself does not count a result, as a clause; empty where it does."""
+    """Return, as a clause, why the report itself does not count a result; empty if it counts it."""
     kind = text(result.get("kind"))
     if kind in _NO_FINDING:
         return f"the report calls it {kind!r}"
     if text(result.get("baselineState")) == "absent":
         return "the report says that it is fixed"
     accepted = [
-        it
-        for it in mappings(result.get("suppressions"))
-        if text(it.get("status")) not in ("underReview", "rejected")
+        suppression
+        for suppression in mappings(result.get("suppressions"))
+        if text(suppression.get("status")) not in ("underReview", "rejected")
     ]
     return "it is suppressed in the report" if accepted else ""
 
@@ -259,7 +260,8 @@ def _set_aside(result: Mapping[str, Any]) -> str:
 
 
 def _package(item: _Result) -> Installed | str | None:
-    """The package a result is about; a clause where it can't be told; None: it is about source."""
+    """Return the package that a result is about, a clause if it can't be determined, or None for a finding
+    in source code."""
     stated = _stated(item)
     files = [path for path, _region in item.locations]
     by_file = next(filter(None, map(ecosystem_of_file, files)), "")
@@ -276,23 +278,24 @@ def _package(item: _Result) -> Installed | str | None:
 
 
 def _stated(item: _Result) -> Installed | None:
-    """From a package URL, else from the message, else from properties; the ecosystem may be open."""
+    """Return the package that the message, the properties or names state, or the package URL that matches
+    it. If they state none, return the only package URL. The ecosystem may be empty."""
     bags = mapping(item.result.get("properties")), mapping(item.rule.get("properties"))
     urls = [purl for bag in bags for purl in _purls(bag)]
-    named = _from_message(item.message) or _from_properties(bags[0]) or _from_names(item)
-    if named is None:
-        # A rule's package URLs are those of all its results: alone they tell only if there is one.
+    stated = _from_message(item.message) or _from_properties(bags[0]) or _from_names(item)
+    if stated is None:
+        # A rule's package URLs are those of all its results: a single one is this result's.
         return urls[0] if len(set(urls)) == 1 else None
-    known = next(
+    matching = next(
         (
             url
             for url in urls
-            if named.version == url.version
-            and named.name in (url.name, url.name.rpartition("/")[2])
+            if stated.version == url.version
+            and stated.name in (url.name, url.name.rpartition("/")[2])
         ),
         None,
     )
-    return known or named
+    return matching or stated
 
 
 def _purls(bag: Mapping[str, Any]) -> Iterator[Installed]:
@@ -303,29 +306,31 @@ def _purls(bag: Mapping[str, Any]) -> Iterator[Installed]:
 
 def _from_message(message: str) -> Installed | None:
     for form in _MESSAGES:
-        found = form.search(message)
-        if found:
-            groups = found.groupdict()
+        match = form.search(message)
+        if match:
+            groups = match.groupdict()
             ecosystem = ecosystem_of_type(groups.get("type") or "")
             return Installed(ecosystem, groups["name"], groups["version"])
     return None
 
 
 def _from_names(item: _Result) -> Installed | None:
-    """The package of a logical location, else of the rule's description. Without a URL, a name and a
-    version are a package's only if the rule is an advisory."""
+    """Return the package of a logical location, otherwise of the rule's description. Without a URL, a name
+    and a version are a package's only if the rule is an advisory."""
     if url := next(filter(None, map(from_purl, item.logical_names)), None):
         return url
     if not _ADVISORY_RULE.match(item.rule_id):
         return None
     names = (*item.logical_names, words(item.rule.get("fullDescription")))
-    found = next(filter(None, map(_NAME_AT_VERSION.fullmatch, names)), None)
-    return None if found is None else Installed("", found["name"], found["version"])
+    match = next(filter(None, map(_NAME_AT_VERSION.fullmatch, names)), None)
+    return None if match is None else Installed("", match["name"], match["version"])
 
 
 def _plain(bag: Mapping[str, Any]) -> dict[str, Any]:
-    """The properties by the letters of their names alone: ``uv/fixVersions`` is ``fixversions``."""
-    return {re.sub(r"[^a-z]", "", key.lower().rpartition("/")[2]): it for key, it in bag.items()}
+    """Return properties by the letters of their names alone: ``uv/fixVersions`` becomes ``fixversions``."""
+    return {
+        re.sub(r"[^a-z]", "", key.lower().rpartition("/")[2]): value for key, value in bag.items()
+    }
 
 
 def _from_properties(bag: Mapping[str, Any]) -> Installed | None:
@@ -339,8 +344,8 @@ def _from_properties(bag: Mapping[str, Any]) -> Installed | None:
 
 
 def _identifiers(item: _Result) -> tuple[str, ...]:
-    """What the result's advisory can be looked up by: the rule's identifier, or those that Snyk's rule has
-    in parentheses."""
+    """Return the identifiers to look up the result's advisory by: that in the rule's id, or those that
+    Snyk's rule has in parentheses."""
     if identifier := _IDENTIFIER.search(item.rule_id):
         return (identifier[0],)
     if not _ADVISORY_RULE.match(item.rule_id):
@@ -350,13 +355,13 @@ def _identifiers(item: _Result) -> tuple[str, ...]:
 
 
 def _reported(item: _Result, package: Installed) -> Reported:
-    found = next((it for form in _MESSAGES if (it := form.search(item.message))), None)
+    match = next((hit for form in _MESSAGES if (hit := form.search(item.message))), None)
     bag = _plain(mapping(item.result.get("properties")))
-    stated = (found.groupdict().get("id") if found else None) or text(bag.get("displayid"))
+    identifier = (match.groupdict().get("id") if match else None) or text(bag.get("displayid"))
     rule = _IDENTIFIER.search(item.rule_id)
     aliases = _ALSO_KNOWN_AS.search(item.message)
     return Reported(
-        id=stated or (rule[0] if rule else item.rule_id),
+        id=identifier or (rule[0] if rule else item.rule_id),
         ecosystem=package.ecosystem,
         package=package.name,
         versions=(package.version,),
@@ -374,7 +379,7 @@ def _reported(item: _Result, package: Installed) -> Reported:
 
 
 def _fixes(item: _Result, package: str) -> tuple[str, ...]:
-    """Fixed versions: from the message, the rule's help, or a property; none where none is named."""
+    """Return fixed versions from the message or the rule's help, and from properties; maybe none."""
     help_of = mapping(item.rule.get("help"))
     help_text = words(help_of)[:MAX_HELP_LENGTH]
     bag = _plain(mapping(item.result.get("properties")))
@@ -383,8 +388,12 @@ def _fixes(item: _Result, package: str) -> tuple[str, ...]:
     fixed, advice, table = _of_help(
         help_text, text(help_of.get("markdown"))[:MAX_HELP_LENGTH], package
     )
-    found = [*(lines or fixed), *advice, *(it for value in stated for it in texts(value))]
-    parts = (part.strip() for it in found for part in it.split(","))
+    statements = [
+        *(lines or fixed),
+        *advice,
+        *(version for value in stated for version in texts(value)),
+    ]
+    parts = (part.strip() for statement in statements for part in statement.split(","))
     return tuple(dict.fromkeys([*filter(None, parts), *table]))[:MAX_FIXES]
 
 
@@ -392,12 +401,12 @@ def _fixes(item: _Result, package: str) -> tuple[str, ...]:
 def _of_help(
     help_text: str, markdown: str, package: str
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Return what a rule's help says of fixed versions: in lines, as advice, in a table. A log may have
-    thousands of results of one rule."""
+    """Return what a rule's help says of fixed versions: in lines, as advice, in a table. Cached, since a
+    log may have thousands of results of one rule."""
     advice = (
-        found["fixes"].replace("`", "")
-        for found in _UPGRADE.finditer(markdown)
-        if found["name"] == package
+        match["fixes"].replace("`", "")
+        for match in _UPGRADE.finditer(markdown)
+        if match["name"] == package
     )
     parts = (_FIXED.findall(help_text), advice, _table(help_text, package))
     fixed, advised, table = (tuple(islice(dict.fromkeys(part), MAX_FIXES)) for part in parts)
@@ -405,7 +414,7 @@ def _of_help(
 
 
 def _table(help_text: str, package: str) -> Iterator[str]:
-    """osv-scanner's rows of advisory, package and fixed version."""
+    """Yield a package's fixed versions from osv-scanner's table of advisory, package and fixed version."""
     _, _, table = help_text.partition("Fixed Version")
     for line in table.splitlines():
         cells = [cell.strip() for cell in line.split("|")]
@@ -437,11 +446,14 @@ def _code_finding(item: _Result, where: str) -> Found:
 
 
 def _cwe(rule: Mapping[str, Any]) -> tuple[str, ...]:
-    """From tags (``external/cwe/cwe-079``, ``CWE-79: …``) or from a relationship to the CWE taxonomy."""
+    """Return CWE identifiers from tags (``external/cwe/cwe-079``, ``CWE-79: …``) and relationships to the
+    CWE taxonomy."""
     bag = mapping(rule.get("properties"))
-    words = [*texts(bag.get("tags")), *texts(bag.get("cwe"))]
+    labels = [*texts(bag.get("tags")), *texts(bag.get("cwe"))]
     for relation in mappings(rule.get("relationships")):
         target = mapping(relation.get("target"))
         if text(mapping(target.get("toolComponent")).get("name")).upper() == "CWE":
-            words.append(f"CWE-{text(target.get('id')).upper().removeprefix('CWE-')}")
-    return tuple(dict.fromkeys(f"CWE-{number}" for it in words for number in _CWE.findall(it)))
+            labels.append(f"CWE-{text(target.get('id')).upper().removeprefix('CWE-')}")
+    return tuple(
+        dict.fromkeys(f"CWE-{number}" for label in labels for number in _CWE.findall(label))
+    )

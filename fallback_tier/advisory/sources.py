@@ -1,4 +1,4 @@
-"""Advisories from whatever is at hand: identifiers, OSV records, folders of them, scanner reports.
+"""Advisories from any input: identifiers, OSV records, folders of them, scanner reports.
 
 A document's format is recognised by its content (``reports``), never by a file's name. Nothing is left out
 silently: what gives no advisory is ``skipped``, with a reason.
@@ -32,21 +32,21 @@ from fallback_tier.ecosystem_rules import base_ecosystem, rules_of
 from fallback_tier.errors import AdvisoryError, AdvisoryIdError, FallbackError, WithdrawnError
 from fallback_tier.files.inputs import DuplicateKeyError, open_named, parse_json
 
-#: One report. osv-scanner writes every record out in full: a few MB for a large repository. Parsed, it
-#: takes about eight times as much memory.
+#: Most bytes of one report. osv-scanner writes out every record in full: a few MB for a large repository.
+#: Parsed, it takes about eight times as much memory.
 MAX_REPORT_BYTES = 32 * 1024 * 1024
 
-#: Files of one folder: about as many as a whole database has for PyPI. A plan is made for those that
+#: Most files of one folder: about as many as a whole database has for PyPI. A plan is made for those that
 #: concern one repository.
 MAX_FOLDER_FILES = 20_000
 
-#: All files of one folder together.
+#: Most bytes of all files of one folder.
 MAX_FOLDER_BYTES = 128 * 1024 * 1024
 
-#: Files of a folder that are looked at, in letters of any case.
+#: Suffixes of the files of a folder that are read, in upper or lower case.
 _SUFFIXES = (".json", ".jsonl", ".ndjson", ".sarif")
 
-#: Files of a folder that may hold advisories in forms that are not read: they are named.
+#: Suffixes of files that may hold advisories in formats that are not read: they are reported as skipped.
 _OTHER_SUFFIXES = (".csv", ".gz", ".toml", ".xml", ".xz", ".yaml", ".yml", ".zip", ".zst")
 
 #: Names standard input among paths.
@@ -68,30 +68,30 @@ class AdvisorySet(Frozen):
 def load_advisories(
     paths: Sequence[Path], lookup: OsvLookup | None = None, *, commits_suffice: bool = False
 ) -> AdvisorySet:
-    """Read files, folders, standard input (``-``) and identifiers (``GHSA-…``), in any format that we know.
+    """Read files, folders, standard input (``-``) and identifiers (``GHSA-…``), in any supported format.
 
-    ``lookup``: finds the records of identifiers; None: an identifier is refused, and in a report skipped.
-    ``commits_suffice``: a record that names only commits is read if nothing else was given (a fix of the
-    package's own source). A file wins over an identifier of the same name.
+    ``lookup``: finds the records of identifiers; without it, an identifier is refused, and in a report
+    skipped. ``commits_suffice``: a record that names only commits is read if nothing else was given (a fix
+    of the package's own source). A file wins over an identifier of the same name.
 
-    Records of the same flaw become one. If a whole OSV record is in hand or is looked up, a report's
-    ranges of the same flaw and package are dropped for it, and versions that it found stay affected. Raises
-    AdvisoryError: a path that can't be read, is over its limit or has none of the formats; a file that is
-    one OSV record and can't be used; an identifier that gives no record (as ``OsvLookup.find``). What was
-    withdrawn, or can't be used *inside* a folder or a report, is skipped.
+    Records of the same vulnerability become one. If a whole OSV record is given or looked up, a report's
+    ranges of the same vulnerability and package are dropped for it, and versions that the report found stay
+    affected. Raises AdvisoryError for a path that can't be read, is over its limit or has none of the
+    formats; for a file that is one OSV record and can't be used; and for an identifier that gives no record
+    (as ``OsvLookup.find``). What was withdrawn, or can't be used *inside* a folder or a report, is skipped.
     """
     items = [item for path in paths for item in _read(path, lookup)]
     if lookup is not None:
         lookup.request(name for item in items for name in _known_ids(item))
     alone: list[str] = []
-    found = [one for item in items for one in _looked_up(item, lookup, alone)]
-    records = [item for item in found if isinstance(item, FoundAdvisory)]
-    skipped = [item for item in found if isinstance(item, Skipped)]
+    statements = [statement for item in items for statement in _looked_up(item, lookup, alone)]
+    records = [item for item in statements if isinstance(item, FoundAdvisory)]
+    skipped = [item for item in statements if isinstance(item, Skipped)]
     if alone and lookup is not None:
         skipped.append(_reports_alone(alone, lookup))
     advisories = []
     for advisory in _one_per_flaw(records):
-        is_only = commits_suffice and len(records) == len(found) == 1
+        is_only = commits_suffice and len(records) == len(statements) == 1
         if advisory.says_nothing and not is_only:
             skipped.append(_says_nothing(advisory))
         else:
@@ -99,14 +99,14 @@ def load_advisories(
     return AdvisorySet(
         advisories=tuple(advisories),
         skipped=tuple(dict.fromkeys(skipped)),
-        findings=tuple(dict.fromkeys(item for item in found if isinstance(item, CodeFinding))),
+        findings=tuple(dict.fromkeys(item for item in statements if isinstance(item, CodeFinding))),
         sources=() if lookup is None else tuple(lookup.sources),
     )
 
 
 def _looked_up(item: Found, lookup: OsvLookup | None, alone: list[str]) -> Iterator[Found]:
-    """Yield what an identifier of a report leads to, and what the report states itself. ``alone`` gets the
-    identifiers of which only the report's word is at hand."""
+    """Yield what an identifier of a report leads to, and what the report states itself. ``alone`` collects
+    the identifiers of which only the report's statement is available."""
     if isinstance(item, FoundAdvisory) and not item.whole:
         yield from _completed(item, lookup, alone)
         return
@@ -118,15 +118,15 @@ def _looked_up(item: Found, lookup: OsvLookup | None, alone: list[str]) -> Itera
         yield from item.stated
         return
     try:
-        found = list(lookup.find(_identifiers(item)))
+        looked_up = list(lookup.find(_identifiers(item)))
     except AdvisoryError as error:
-        # What the report states of installed versions holds without the record.
+        # The report's statement on installed versions holds without the record.
         skipped = Skipped.because(item.source, error)
         yield skipped.model_copy(update={"reason": f"{error.problem} {error.next_step}"})
         yield from item.stated
         return
-    yield from found
-    # Both are of one flaw: ``_one_per_flaw`` takes what the report states beyond the record.
+    yield from looked_up
+    # Both are about one vulnerability: ``_one_per_flaw`` adds to the record what only the report states.
     yield from item.stated
 
 
@@ -146,7 +146,7 @@ def _completed(item: FoundAdvisory, lookup: OsvLookup | None, alone: list[str]) 
 
 
 def _reports_alone(names: Sequence[str], lookup: OsvLookup) -> Skipped:
-    """Return a note; nothing is missing, since what reports leave open counts as affected."""
+    """Return a note. Nothing is missing, since what reports leave open counts as affected."""
     ids = [*dict.fromkeys(names)]
     more = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
     return Skipped(
@@ -157,23 +157,23 @@ def _reports_alone(names: Sequence[str], lookup: OsvLookup) -> Skipped:
 
 
 def _with_ranges(stated: Advisory, ranges: Callable[[Affected], Sequence[object]]) -> Advisory:
-    """Return what a report states, with other ranges. The versions that it found affected are, whatever a
-    record's ranges say."""
-    affected = [{**it.model_dump(), "ranges": ranges(it)} for it in stated.affected]
-    # Not model_copy(), which keeps what the record has computed from its ranges.
+    """Return a report's statement with other ranges. The versions that it found affected stay affected,
+    whatever a record's ranges say."""
+    affected = [{**entry.model_dump(), "ranges": ranges(entry)} for entry in stated.affected]
+    # model_copy() would keep what the record has computed from its ranges.
     return Advisory.model_validate({**stated.model_dump(), "affected": affected})
 
 
 def _identifiers(item: Named) -> tuple[str, ...]:
-    """Return those ids of a report that are identifiers: no other text of it becomes an address or a file's
-    name. Raises AdvisoryIdError: none is."""
-    known = _known_ids(item)
-    if not known:
+    """Return those ids of a report that are identifiers: no other text of it becomes a URL or a file's
+    name. Raises AdvisoryIdError if none is."""
+    identifiers = _known_ids(item)
+    if not identifiers:
         raise AdvisoryIdError(
             f"{item.ids[0][:200]!r} is no identifier of a database that is known.",
             next_step="Give the record as a file.",
         )
-    return known
+    return identifiers
 
 
 def _known_ids(item: Found) -> tuple[str, ...]:
@@ -187,40 +187,41 @@ def _known_ids(item: Found) -> tuple[str, ...]:
 
 
 def _one_per_flaw(records: Sequence[FoundAdvisory]) -> Iterator[Advisory]:
-    """Whole records win over what reports state, package by package. A version that a report calls affected
-    stays affected; without a whole record, so does all that no report calls safe."""
+    """Yield one advisory per vulnerability. Whole records win over what reports state, package by package.
+    A version that a report calls affected stays affected; without a whole record, so does all that no
+    report calls safe."""
     origin = {id(record.advisory): record for record in records}
     for group in by_flaw(record.advisory for record in records):
-        found = [origin[id(one)] for one in group]
-        whole = [one.advisory for one in found if one.whole]
+        group_records = [origin[id(advisory)] for advisory in group]
+        whole = [record.advisory for record in group_records if record.whole]
         reports: dict[tuple[str, str], list[FoundAdvisory]] = {}
-        for one in found:
-            if not one.whole:
-                for package in _packages(one.advisory):
-                    reports.setdefault(package, []).append(one)
-        known = {
+        for record in group_records:
+            if not record.whole:
+                for package in _packages(record.advisory):
+                    reports.setdefault(package, []).append(record)
+        known_packages = {
             package
             for advisory in whole
             for package in _packages(advisory)
             if not advisory.says_nothing_of(*package)
         }
-        # The whole record's id and words come first.
-        yield merged([*whole, *_reported(found, known, reports)])
+        # The whole record's id and texts come first.
+        yield merged([*whole, *_reported(group_records, known_packages, reports)])
 
 
 def _reported(
-    found: Iterable[FoundAdvisory],
-    known: set[tuple[str, str]],
+    records: Iterable[FoundAdvisory],
+    known_packages: set[tuple[str, str]],
     reports: Mapping[tuple[str, str], Sequence[FoundAdvisory]],
 ) -> Iterator[Advisory]:
-    """Yield what each report states. ``known``: packages of which a whole record states versions."""
+    """Yield what each report states. ``known_packages``: those of which a whole record states versions."""
     rest = {
-        it: unstated(it[0], by)
-        for it, by in reports.items()
-        if it not in known and rules_of(it[0]) is not None
+        package: unstated(package[0], statements)
+        for package, statements in reports.items()
+        if package not in known_packages and rules_of(package[0]) is not None
     }
-    for one in found:
-        if one.whole:
+    for record in records:
+        if record.whole:
             continue
 
         def ranges(entry: Affected) -> Sequence[object]:
@@ -229,16 +230,23 @@ def _reported(
                 return ()
             ecosystem = base_ecosystem(package.ecosystem)
             name = canonical_name(ecosystem, package.name)
-            if (ecosystem, name) in known:
+            if (ecosystem, name) in known_packages:
                 return ()
-            left = rest.get((ecosystem, name))
-            return (*(it.model_dump() for it in entry.ranges), *filter(None, (left,)))
+            unstated_range = rest.get((ecosystem, name))
+            return (
+                *(a_range.model_dump() for a_range in entry.ranges),
+                *filter(None, (unstated_range,)),
+            )
 
-        yield _with_ranges(one.advisory, ranges)
+        yield _with_ranges(record.advisory, ranges)
 
 
 def _packages(advisory: Advisory) -> set[tuple[str, str]]:
-    return {(it, package) for it in advisory.ecosystems for package in advisory.packages(it)}
+    return {
+        (ecosystem, package)
+        for ecosystem in advisory.ecosystems
+        for package in advisory.packages(ecosystem)
+    }
 
 
 def _says_nothing(advisory: Advisory) -> Skipped:
@@ -274,7 +282,7 @@ def _read(path: Path, lookup: OsvLookup | None) -> Iterator[Found]:
 
 
 def _read_folder(folder: Path) -> Iterator[Found]:
-    left = MAX_FOLDER_BYTES
+    bytes_left = MAX_FOLDER_BYTES
     for number, path in enumerate(_files(folder)):
         if path.is_symlink():
             yield Skipped(source=str(path), reason="It is a symbolic link, which is not followed.")
@@ -289,8 +297,8 @@ def _read_folder(folder: Path) -> Iterator[Found]:
                 kind="not_a_file",
             )
         data = _bytes(path)
-        left -= len(data)
-        if number >= MAX_FOLDER_FILES or left < 0:
+        bytes_left -= len(data)
+        if number >= MAX_FOLDER_FILES or bytes_left < 0:
             raise AdvisoryError(
                 f"The folder {str(folder)!r} holds more than {MAX_FOLDER_FILES:,} files or "
                 f"{MAX_FOLDER_BYTES:,} bytes of advisories.",
@@ -304,23 +312,23 @@ def _read_folder(folder: Path) -> Iterator[Found]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Files to look at, in an order that does not depend on the disk."""
+    """Yield the files to look at, in an order that does not depend on the file system."""
 
     def stop(error: OSError) -> None:
         raise _unreadable(Path(error.filename), error) from error
 
-    nothing = True
-    for place, folders, names in os.walk(folder, onerror=stop):
+    is_empty = True
+    for directory, folders, names in os.walk(folder, onerror=stop):
         folders.sort()
-        links = [name for name in folders if Path(place, name).is_symlink()]
+        links = [name for name in folders if Path(directory, name).is_symlink()]
         for name in sorted([*names, *links]):
             ending = name.lower()
             if ending.endswith(_SUFFIXES) or name in links:
-                nothing = False
-                yield Path(place, name)
+                is_empty = False
+                yield Path(directory, name)
             elif ending.endswith(_OTHER_SUFFIXES) and not name.startswith("."):
-                yield Path(place, name)
-    if nothing:
+                yield Path(directory, name)
+    if is_empty:
         raise AdvisoryError(
             f"The folder {str(folder)!r} holds no {', '.join(_SUFFIXES)} file.",
             next_step="Give the folder that has the advisories.",
@@ -356,14 +364,14 @@ def _unreadable(path: Path, error: OSError) -> FallbackError:
 
 
 def _read_document(data: bytes, source: str) -> Iterator[Found]:
-    # Only now: most commands read one OSV record, and no report.
+    # Imported only when a document is read.
     from fallback_tier.advisory import reports
 
     document = _parsed(data, source)
-    found = reports.read(document, source)
-    if found is None:
+    statements = reports.read(document, source)
+    if statements is None:
         raise _unknown(mapping(document), source)
-    return found
+    return statements
 
 
 def _unknown(answer: Mapping[str, Any], source: str) -> AdvisoryError:
@@ -380,14 +388,15 @@ def _unknown(answer: Mapping[str, Any], source: str) -> AdvisoryError:
 
 
 def _parsed(data: bytes, source: str) -> object:
-    """JSON, or an array of what JSON lines hold. Any depth, any encoding that JSON may have."""
+    """Return the JSON value, or an array of what JSON lines hold, in any encoding that JSON may have.
+    Raises AdvisoryError, also if it is nested too deeply."""
     try:
-        words = data.decode(json.detect_encoding(data))
+        decoded = data.decode(json.detect_encoding(data))
         try:
-            return parse_json(words)
+            return parse_json(decoded)
         except json.JSONDecodeError as error:
             # Not splitlines(): JSON strings may hold what Python calls line ends (U+2028).
-            lines = [line for line in words.split("\n") if line.strip()]
+            lines = [line for line in decoded.split("\n") if line.strip()]
             if len(lines) < 2 or not error.msg.startswith("Extra data"):
                 raise
             return [parse_json(line) for line in lines]

@@ -1,6 +1,6 @@
-"""Version order and package names, by ecosystem: asked of its plugin's rules, made total.
+"""Version order and package names, by ecosystem: from its plugin's rules, made a total order.
 
-Ranges are core's (``ranges``), whatever orders the versions in them.
+The core evaluates ranges (``ranges``), whatever orders the versions in them.
 """
 
 from functools import lru_cache
@@ -14,13 +14,13 @@ SortKey = tuple[int, Any]
 
 
 def canonical_name(ecosystem: str, name: str) -> str:
-    """The name that identifies a package; as it is where no plugin knows the ecosystem."""
+    """Return the name that identifies a package; unchanged if no plugin knows the ecosystem."""
     rules = rules_of(ecosystem)
     return name if rules is None else rules.canonical_name(name)
 
 
 def served(ecosystem: str) -> EcosystemRules:
-    """The rules of an ecosystem. Raises AdvisoryError where no plugin has them."""
+    """Return the rules of an ecosystem. Raises AdvisoryError if no plugin has them."""
     rules = rules_of(ecosystem)
     if rules is None:
         raise AdvisoryError(
@@ -41,19 +41,19 @@ def sort_key(ecosystem: str, version: str) -> SortKey:
 
 
 def is_orderable(ecosystem: str, version: str) -> bool:
-    """Is this text a version of the ecosystem (not a URL, a tag, a range)?"""
+    """Return whether this text is a version of the ecosystem (not a URL, a tag, a range)."""
     return sort_key(ecosystem, version)[0] == 1
 
 
 def compare_versions(ecosystem: str, left: str, right: str) -> int:
-    """-1, 0 or 1, as ``left`` is below, equal to or above ``right``."""
+    """Return -1, 0 or 1, as ``left`` is below, equal to or above ``right``."""
     a, b = sort_key(ecosystem, left), sort_key(ecosystem, right)
     return (a > b) - (a < b)
 
 
 def successor(ecosystem: str, version: str) -> str:
     """Return the lowest version above this one, for ranges that begin *after* a version (OSV's
-    ``introduced`` is inclusive). Raises AdvisoryError if the text is no version."""
+    ``introduced`` is inclusive). Raises AdvisoryError if the text is not a version."""
     if not is_orderable(ecosystem, version):
         raise AdvisoryError(
             f"{version!r} is not a version of ecosystem {ecosystem!r}.",
@@ -68,8 +68,8 @@ def next_line(ecosystem: str, version: str) -> str:
 
 
 def is_major_step(ecosystem: str, old: str, new: str) -> bool:
-    """Does the step from one version to a higher one announce changes that break its users? False where one
-    of them is no version."""
+    """Return whether the step from one version to a higher one announces breaking changes. False if one of
+    them is not a version."""
     if not (is_orderable(ecosystem, old) and is_orderable(ecosystem, new)):
         return False
     return served(ecosystem).is_major_step(old, new)
@@ -77,5 +77,5 @@ def is_major_step(ecosystem: str, old: str, new: str) -> bool:
 
 @lru_cache(maxsize=65_536)
 def is_prerelease(ecosystem: str, version: str) -> bool:
-    """Is this a pre-release (alpha, rc, dev …) by the ecosystem's rules?"""
+    """Return whether this is a pre-release (alpha, rc, dev …) by the ecosystem's rules."""
     return is_orderable(ecosystem, version) and served(ecosystem).is_prerelease(version)

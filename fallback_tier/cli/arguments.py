@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
-#: Wall clock that a proof may be given: an hour, as any gate of one's own.
+#: Most seconds of wall clock that a proof may take: an hour, as any gate of the user's own.
 MAX_PROOF_SECONDS = 3600
 
-#: What ``--severity`` takes, the lowest first: ``configured.SeverityFloor``.
+#: Values of ``--severity``, the lowest first: ``configured.SeverityFloor``.
 SEVERITIES = ("none", "low", "medium", "high", "critical")
 
-#: Those of ``repo.Effort`` and ``repo.AnswerForm``, which asking for help does not load.
+#: Values of ``repo.Effort`` and ``repo.AnswerForm``, which help texts need not import.
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 ANSWER_FORMS = ("json", "blocks")
 
-#: Days of ``--release-age``: ten years, as ``repo.ReleaseAge``.
+#: Most days of ``--release-age``: ten years, as ``repo.ReleaseAge``.
 _MAX_DAYS = 3650
 
 
@@ -33,7 +33,8 @@ _MAX_DAYS = 3650
 
 
 def words(text: str) -> str:
-    """What goes on record: bytes of another encoding (a Latin-1 terminal's) have no place there."""
+    """Return a text that is recorded. Raises ArgumentTypeError for bytes of another encoding, such as a
+    Latin-1 terminal's."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -42,7 +43,7 @@ def words(text: str) -> str:
 
 
 def dollars(text: str) -> str:
-    """An amount as it was written: a cap is compared as a decimal, and read by people."""
+    """Return an amount as it was written: a cap is compared as a decimal, and read by people."""
     whole, _, part = text.partition(".")
     if not (text.isascii() and whole.isdigit() and (part.isdigit() or "." not in text)):
         raise ArgumentTypeError(f"{text!r} is not an amount of dollars, e.g. 2.50")
@@ -50,21 +51,21 @@ def dollars(text: str) -> str:
 
 
 def count(text: str) -> int:
-    """A number of tokens."""
+    """Return a number of tokens."""
     if not (text.isascii() and text.isdigit()):
         raise ArgumentTypeError(f"{text!r} is not a number of tokens")
     return int(text)
 
 
 def whole_number(text: str) -> int:
-    """A whole number from 1."""
+    """Return a whole number from 1."""
     if not (text.isascii() and text.isdigit() and int(text)):
         raise ArgumentTypeError(f"{text!r} is not a whole number from 1")
     return int(text)
 
 
 def seconds(text: str) -> float:
-    """A wall clock, up to an hour."""
+    """Return seconds of wall clock, up to an hour."""
     value = _number(text)
     if not 0 < value <= MAX_PROOF_SECONDS:
         raise ArgumentTypeError(f"{text!r} is not a number of seconds up to {MAX_PROOF_SECONDS}")
@@ -79,7 +80,7 @@ def _share(text: str) -> float:
 
 
 def _number(text: str) -> float:
-    """Not a number where it is none: outside of every bound."""
+    """Return a number. A text that is not one gives NaN, which is outside of every bound."""
     try:
         return float(text)
     except ValueError:
@@ -87,7 +88,7 @@ def _number(text: str) -> float:
 
 
 def parse_days(text: str) -> int:
-    """A number of days, up to ten years."""
+    """Return a number of days, up to ten years."""
     if not (text.isascii() and text.isdigit() and 0 < int(text) <= _MAX_DAYS):
         raise ArgumentTypeError(f"{text!r} is not a number of days from 1 to {_MAX_DAYS}")
     return int(text)
@@ -260,7 +261,7 @@ _SHARED: "dict[str, dict[str, Any]]" = {
     },
 }
 
-#: Options that are given together, in the order of the help.
+#: Options that commands have together, in the order of the help.
 RECORD = ("--state-dir", "--audit-store", "--checkpoints", "--keys")
 DELIVERY = ("--dry-run", "--output", "--commit", "--report")
 AGES = ("--release-age", "--age-exception", "--because")
@@ -276,7 +277,7 @@ def add(parser: "Options", *names: str) -> None:
 
 
 def add_verbosity(parser: "Options") -> None:
-    """``-q``, ``-v``."""
+    """Add ``-q`` and ``-v``."""
     group = parser.add_mutually_exclusive_group()
     group.add_argument(
         "-q",
@@ -296,9 +297,9 @@ def add_verbosity(parser: "Options") -> None:
 def finish(
     parser: argparse.ArgumentParser, handler: str, *, signed: bool = False, on_record: bool = True
 ) -> None:
-    """What each verb on the state folder has last. ``handler``: a function of a module of
-    ``fallback_tier.cli``; ``signed``: a person answers for what it does; ``on_record``: it asks for the
-    record, parts of which may stand elsewhere."""
+    """Add the last options of each verb on the state folder. ``handler``: a function of a module of
+    ``fallback_tier.cli``; ``signed``: a person signs for what it does; ``on_record``: it needs the audit
+    trail, parts of which may be elsewhere."""
     if signed:
         add_signature(parser)
     add(parser, *(RECORD if on_record else RECORD[:1]), "--json")
@@ -306,7 +307,7 @@ def finish(
 
 
 def add_whose_code(parser: argparse.ArgumentParser) -> None:
-    """``--own-code``, ``--dependency``."""
+    """Add ``--own-code`` and ``--dependency``."""
     group = parser.add_mutually_exclusive_group()
     group.add_argument(
         "--own-code",
@@ -322,7 +323,7 @@ def add_whose_code(parser: argparse.ArgumentParser) -> None:
 
 
 def add_budget(parser: argparse.ArgumentParser) -> None:
-    """Caps on what model calls may use, and what a model costs."""
+    """Add caps on what model calls may use, and the price of a model."""
     budget = parser.add_argument_group(
         "budget (a call that might exceed a cap is not sent, and the fix can be resumed)"
     )
@@ -351,7 +352,7 @@ def add_budget(parser: argparse.ArgumentParser) -> None:
 
 
 def add_trust(parser: argparse.ArgumentParser, when: str = "") -> None:
-    """``--trust``. ``when``: said first, of what else must be given."""
+    """Add ``--trust``. ``when``: what else must be given, at the start of the help text."""
     parser.add_argument(
         "--trust",
         action="append",
@@ -362,20 +363,20 @@ def add_trust(parser: argparse.ArgumentParser, when: str = "") -> None:
 
 
 def add_fix_id(parser: argparse.ArgumentParser, printed_by: str) -> None:
-    """``FIX``: which one is meant, and the command that tells."""
+    """Add ``FIX``: which fix, and the command that prints its identifier."""
     parser.add_argument(
         "fix_id", metavar="FIX", type=words, help=f"a fix identifier, as `{printed_by}` prints it"
     )
 
 
 def add_signature(parser: argparse.ArgumentParser) -> None:
-    """``--by``, ``--because``."""
+    """Add ``--by`` and ``--because``."""
     parser.add_argument("--by", required=True, type=words, metavar="NAME", help="who decides")
     parser.add_argument("--because", required=True, type=words, metavar="TEXT", help="why")
 
 
 def add_proof(parser: argparse.ArgumentParser) -> None:
-    """What a person wants a patch to be judged by, beside the gates that are always there."""
+    """Add a person's own checks of a patch, in addition to the gates that always run."""
     judged = parser.add_argument_group(
         "proof, and gates of your own (run in the sandbox, no network)"
     )
@@ -406,7 +407,7 @@ def add_proof(parser: argparse.ArgumentParser) -> None:
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
-    """The author, the memory, the judge, the strategy."""
+    """Add the author, the memory, the judge and the strategy."""
     model = parser.add_argument_group("model (none: recipes and examples only)")
     model.add_argument(
         "--model",

@@ -29,13 +29,13 @@ from fallback_tier.limits import MAX_ADVISORY_BYTES
 from fallback_tier.outcome import Applied, AttemptSummary, RecipeApplication
 from fallback_tier.wiring import Configuration, open_services
 
-#: Of a request's own id: a UUID with a prefix, and not a text to keep.
+#: Most characters of a request's own id: a UUID with a prefix, not a text to store.
 MAX_ID_CHARACTERS = 200
 
-#: The advisory, three summaries, and room for a foreign orchestrator's spelling of them.
+#: Most bytes of a request: the advisory, three summaries, and room for foreign spellings of them.
 MAX_INPUT_BYTES = 2 * MAX_ADVISORY_BYTES
 
-#: A text of some length, or an integer that every JSON reader has exactly.
+#: A text of bounded length, or an integer that every JSON parser reads exactly.
 _Identifier = (
     Annotated[str, Field(strict=True, max_length=MAX_ID_CHARACTERS)]
     | Annotated[int, Field(strict=True, gt=-(2**53), lt=2**53)]
@@ -66,7 +66,7 @@ class ServedRequest(AttemptRequest):
 
 
 def _read_request(data: bytes, kind: type[AttemptRequest] = AttemptRequest) -> AttemptRequest:
-    """Parse and validate. Raises InputError naming the first thing that is wrong."""
+    """Parse and validate a request. Raises InputError naming the first fault."""
     _check_size(data)
     try:
         check_keys(data)
@@ -93,7 +93,7 @@ def _check_size(data: bytes) -> None:
 
 
 def _attempted(request: AttemptRequest, configuration: Configuration) -> RecipeApplication:
-    """One attempt with parts of its own, which are closed at its end.
+    """Make one attempt with separate stores, plugins and clients, which are closed at its end.
 
     Raises FallbackError: bad input, a repository that can't be used, a store that failed.
     """
@@ -114,7 +114,7 @@ def _attempted(request: AttemptRequest, configuration: Configuration) -> RecipeA
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read the request, run one attempt, print the application; with ``--serve`` one a line."""
+    """Read the request, make one attempt, print the application; with ``--serve`` one per line."""
     if arguments.serve:
         return serve(arguments)
     request = _read_request(sys.stdin.buffer.read(MAX_INPUT_BYTES + 1))
@@ -126,13 +126,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class _Stop(BaseException):
-    """Control flow: told to end while waiting for a line."""
+    """Control flow: the process has to end while it waits for a line."""
 
 
 def serve(arguments: argparse.Namespace) -> int:
     """Answer line by line until the input ends, or SIGTERM: then after the attempt in hand.
 
-    Raises ConfigurationError for options that can't be; what is wrong with one line is that line's answer.
+    Raises ConfigurationError for options that are not valid; a fault of one line is that line's answer.
     """
     configured = configuration(arguments)
     ending = _Ending()
@@ -152,8 +152,8 @@ def protocol_streams() -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     """
     sys.stdout.flush()
     with os.fdopen(os.dup(_STDIN), "rb") as requests, os.fdopen(os.dup(_STDOUT), "wb") as answers:
-        with Path(os.devnull).open("rb") as nothing:
-            os.dup2(nothing.fileno(), _STDIN)
+        with Path(os.devnull).open("rb") as empty_input:
+            os.dup2(empty_input.fileno(), _STDIN)
         os.dup2(_STDERR, _STDOUT)
         try:
             yield requests, answers
@@ -166,7 +166,7 @@ def protocol_streams() -> Iterator[tuple[IO[bytes], IO[bytes]]]:
 def answer(line: bytes, number: int, configured: Configuration) -> bytes:
     """Return one line of JSON: ``id``, ``line``, and either ``application`` or ``error``.
 
-    Raises nothing of the request's.
+    Raises no error of the request.
     """
     identifier: _Identifier = None
     try:
@@ -175,14 +175,14 @@ def answer(line: bytes, number: int, configured: Configuration) -> bytes:
         application = _attempted(_read_request(line, ServedRequest), configured)
         member = b'"application": ' + application.model_dump_json().encode()
     except Exception as error:  # noqa: BLE001 (a line's error is that line's answer)
-        reported = error if isinstance(error, FallbackError) else explained(error)
-        member = b'"error": ' + json.dumps(as_object(reported)).encode()
+        known_error = error if isinstance(error, FallbackError) else explained(error)
+        member = b'"error": ' + json.dumps(as_object(known_error)).encode()
     head = json.dumps({"id": identifier, "line": number})
     return head.removesuffix("}").encode() + b", " + member + b"}\n"
 
 
 def _identifier(line: bytes) -> _Identifier:
-    """The request's own id; None where it has none, or none that can be given back."""
+    """Return the request's own id, or None if it has none, or none that can be returned."""
     try:
         document = parse_json(line)
         return _identifiers.validate_python(document.get("id"))
@@ -195,7 +195,7 @@ def _identifier(line: bytes) -> _Identifier:
 
 
 class _Ending:
-    """SIGTERM: no further line is read, and the attempt in hand is answered."""
+    """Handling of SIGTERM: no further line is read, and the attempt in hand is answered."""
 
     def __init__(self) -> None:
         self._told = False
@@ -228,7 +228,7 @@ class _Ending:
 
 
 def _line(stream: IO[bytes]) -> bytes:
-    """The next line; the rest of one that is too long is read and forgotten."""
+    """Return the next line; the rest of one that is too long is read and dropped."""
     line = stream.readline(MAX_INPUT_BYTES + 2)  # the line's end, and one byte too many
     rest = line
     while len(rest) > MAX_INPUT_BYTES and not rest.endswith(b"\n"):

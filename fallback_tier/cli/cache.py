@@ -1,4 +1,4 @@
-"""``fallback-tier cache``: what is kept to make the next fix faster, and room again."""
+"""``fallback-tier cache``: entries that make the next fix faster, and their removal."""
 
 import argparse
 import math
@@ -60,7 +60,7 @@ class CacheCleared(Frozen):
 
 
 class _CacheFolder(NamedTuple):
-    """One folder of entries. ``described``: an entry's kind, and what it is."""
+    """One folder of entries. ``described`` returns an entry's kind and description."""
 
     name: str
     entries: Entries
@@ -68,12 +68,12 @@ class _CacheFolder(NamedTuple):
 
 
 def _shown(folder: _CacheFolder, entry: Entry) -> _Shown:
-    kind, what = folder.described(entry)
+    kind, description = folder.described(entry)
     return _Shown(
         kept_in=folder.name,
         key=entry.key,
         kind=kind,
-        what=what,
+        what=description,
         bytes=entry.size,
         last_used=datetime.fromtimestamp(entry.last_used, UTC).isoformat(timespec="seconds"),
         in_use=folder.entries.in_use(entry.key),
@@ -103,9 +103,9 @@ def show_list(arguments: argparse.Namespace) -> int:
 def _lines(entries: Sequence[_Shown], totals: Sequence[_Total]) -> Iterator[str]:
     for entry in entries:
         state = "[yellow]in use[/]" if entry.in_use else "      "
-        what = f"{safe(entry.what)}  [dim]{safe(entry.key)}[/]"
+        description = f"{safe(entry.what)}  [dim]{safe(entry.key)}[/]"
         size = decimal(entry.bytes)
-        yield f"{safe(entry.kind):<9} {size:>9}  {entry.last_used}  {state}  {what}"
+        yield f"{safe(entry.kind):<9} {size:>9}  {entry.last_used}  {state}  {description}"
     for total in totals:
         bound = "" if total.most_bytes is None else f" of at most {decimal(total.most_bytes)}"
         count = f"{total.entries} of at most {total.most_entries} entries"
@@ -113,11 +113,11 @@ def _lines(entries: Sequence[_Shown], totals: Sequence[_Total]) -> Iterator[str]
 
 
 def clear(arguments: argparse.Namespace) -> int:
-    """Remove what no run uses, and say how much room that gave."""
+    """Remove what no run uses, and print how much space that freed."""
     age_s = 0 if arguments.older_than is None else arguments.older_than * _DAY_S
     freed, removed, in_use = 0, 0, 0
     for folder in _folders(state_dir(arguments)):
-        folder.entries.tidy()  # what dead runs left is nobody's
+        folder.entries.tidy()  # removes what dead runs left
         for entry in folder.entries.all():
             if time.time() - entry.last_used < age_s:
                 continue

@@ -1,7 +1,7 @@
 """``fallback-tier completion``: a script that completes commands, options and their values in a shell.
 
-shtab makes it from the parser itself, so that it can't name what is not there. The script is static: a key
-press starts no Python.
+shtab makes it from the parser itself, so it names only what exists. The script is static: a key press
+starts no Python.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import shtab
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.parsing import Parser
 
-#: What the value of an option or a position is, by how help calls it: the shell completes paths.
+#: Kinds of values, by their names in the help: the shell completes paths.
 _PATHS = {"FILE": shtab.FILE, "DB": shtab.FILE, "DIR": shtab.DIRECTORY, "REPO": shtab.DIRECTORY}
 
 
@@ -22,7 +22,7 @@ def run(arguments: argparse.Namespace) -> int:
     parser: Parser = arguments.parser()
     for command in _all_of(parser):
         for action in command._actions:
-            # argparse has no place for it; shtab reads this attribute.
+            # argparse has no such attribute; shtab reads it.
             if kind := _PATHS.get(str(action.metavar)):
                 action.complete = kind  # type: ignore[attr-defined]
     sys.stdout.write(shtab.complete(parser, arguments.shell) + "\n")
@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _all_of(parser: Parser) -> Iterable[Parser]:
-    """Each parser of the tree; what a command adds when it is given is added."""
+    """Yield each parser of the tree, with the commands that a command adds on demand."""
     yield parser
     for command in parser.commands():
         yield from _all_of(command)

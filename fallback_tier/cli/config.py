@@ -1,4 +1,4 @@
-"""``fallback-tier config``: what counts for each setting, and where it comes from."""
+"""``fallback-tier config``: the value of each setting that counts, and where it comes from."""
 
 import argparse
 import json
@@ -32,7 +32,7 @@ from fallback_tier.wiring.configuration import without_password
 #: Settings whose value may hold a password.
 _ADDRESSES = ("base_url", "judge_base_url")
 
-#: Keys of servers: whether they are set is shown, and nothing of them.
+#: Keys of servers: only whether they are set is shown.
 _SECRETS = (PROVIDER_KEY, OTHER_KEY, JUDGE_KEY)
 
 
@@ -63,17 +63,17 @@ def run(arguments: argparse.Namespace) -> int:
     )
     lines = [_line(setting) for setting in settings]
     lines += [f"{name}: {'set, not shown' if on else 'not set'}" for name, on in secrets.items()]
-    is_there = "" if document.users_file_exists else ", which does not exist"
+    existence = "" if document.users_file_exists else ", which does not exist"
     lines.append(
         f"your own file: none ({USERS_FILE} is empty)"
         if path is None
-        else f"your own file: {path}{is_there}"
+        else f"your own file: {path}{existence}"
     )
     return print_plain(arguments, document, lines)
 
 
 def _committed(arguments: argparse.Namespace) -> SettingsFile | None:
-    """What the current commit of a repository says; uncommitted changes don't count."""
+    """Return the settings in the current commit of a repository; uncommitted changes don't count."""
     if arguments.repository is None:
         return None
     return committed_settings(repository_of(arguments))

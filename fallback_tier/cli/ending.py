@@ -1,4 +1,4 @@
-"""How a failed or interrupted command ends: the error that is printed, and the exit code."""
+"""The end of a failed or interrupted command: the error that is printed, and the exit code."""
 
 import os
 import sys
@@ -19,15 +19,16 @@ from fallback_tier.cli.output import notes_of, print_error, print_error_json
 from fallback_tier.cli.suggesting import completed
 from fallback_tier.errors import FallbackError, InputError, SettingMissingError, place_of
 
-#: In the environment: a defect is shown as Python shows it.
+#: Environment variable: if it is set, a defect is shown as Python shows it.
 TRACEBACK = "FALLBACK_TIER_TRACEBACK"
 
-#: Of a defect's own words (characters).
+#: Most characters of a defect's own message.
 _QUOTED = 300
 
 
 def ended(error: BaseException, *, as_json: bool, resumes: bool = False) -> int:
-    """Print the error, and return the exit code. Raises it again if it is none of ours and no exception.
+    """Print the error, and return the exit code. Raises it again if it is neither an interruption nor an
+    Exception.
 
     ``resumes``: the command was to continue a fix on record. A missing setting is then the environment's:
     the fix stays as it is, and can be resumed.
@@ -43,13 +44,13 @@ def ended(error: BaseException, *, as_json: bool, resumes: bool = False) -> int:
         return code
     if not isinstance(error, Exception):
         raise error
-    reported = error if isinstance(error, FallbackError) else explained(error)
-    _tell(reported, as_json=as_json)
-    if isinstance(reported, AuditIntegrityError):
+    known_error = error if isinstance(error, FallbackError) else explained(error)
+    _tell(known_error, as_json=as_json)
+    if isinstance(known_error, AuditIntegrityError):
         return TRAIL_BROKEN
-    if resumes and isinstance(reported, SettingMissingError):
+    if resumes and isinstance(known_error, SettingMissingError):
         return ENVIRONMENT
-    return BAD_INPUT if isinstance(reported, InputError | RequestError) else ENVIRONMENT
+    return BAD_INPUT if isinstance(known_error, InputError | RequestError) else ENVIRONMENT
 
 
 def code_of(interrupt: KeyboardInterrupt) -> int:
@@ -58,7 +59,7 @@ def code_of(interrupt: KeyboardInterrupt) -> int:
 
 
 def _tell(error: FallbackError, *, as_json: bool) -> None:
-    """On standard error; it, or standard output, may be what fails: the exit code is left to say it."""
+    """Print an error on standard error. If that or standard output fails, only the exit code reports it."""
     try:
         sys.stdout.flush()
         if as_json:
@@ -71,26 +72,26 @@ def _tell(error: FallbackError, *, as_json: bool) -> None:
 
 
 def _let_go_of_output() -> None:
-    """Keep Python from complaining at exit of what nobody reads, or no disk takes."""
+    """Keep Python from complaining, at exit, of output that no reader takes, or no disk."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def explained(error: Exception) -> FallbackError:
-    """Return an unexpected error as one of ours: the system's, or a defect. Raises the defect itself if
+    """Return an unexpected error as a FallbackError: the system's, or a defect. Raises the defect itself if
     ``TRACEBACK`` is set."""
     is_the_systems = isinstance(error, OSError) or failure_of(error) is not None
     if not is_the_systems and os.environ.get(TRACEBACK):
         raise error
-    reported = _system_error(error) if is_the_systems else _defect(error)
+    known_error = _system_error(error) if is_the_systems else _defect(error)
     for note in notes_of(error):
-        reported.add_note(note)
-    return reported
+        known_error.add_note(note)
+    return known_error
 
 
 def _system_error(error: Exception) -> FallbackError:
-    """A full disk, a missing permission: what the system said, about which path."""
-    named = getattr(error, "filename", None)
-    where = f"{named}: " if named else ""
+    """Return the error of a full disk or a missing permission: the system's message, and the path."""
+    path = getattr(error, "filename", None)
+    where = f"{path}: " if path else ""
     failure = failure_of(error)
     if failure is not None:
         next_step = f"The repository is as it was. {failure.next_step}"
@@ -102,8 +103,8 @@ def _system_error(error: Exception) -> FallbackError:
 
 
 def _defect(error: Exception) -> FallbackError:
-    first = str(error).partition("\n")[0][:_QUOTED]
+    first_line = str(error).partition("\n")[0][:_QUOTED]
     return FallbackError(
-        f"A defect of fallback-tier itself: {place_of(error)}: {first}.",
+        f"A defect of fallback-tier itself: {place_of(error)}: {first_line}.",
         next_step=f"Report it, please, with the command; {TRACEBACK}=1 in the environment shows all of it.",
     )

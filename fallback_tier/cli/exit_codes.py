@@ -18,11 +18,11 @@ UNKNOWN = 9
 UNTESTED = 10
 VULNERABLE = 11
 
-#: As a shell says it of a program that SIGINT ended, and SIGTERM.
+#: As a shell reports a program that SIGINT ended, and SIGTERM.
 INTERRUPTED = 130
 TERMINATED = 143
 
-#: What KeyboardInterrupt says if SIGTERM raised it.
+#: The argument of KeyboardInterrupt if SIGTERM raised it.
 TERMINATION = "SIGTERM"
 
 MEANING = {
@@ -50,12 +50,12 @@ _WORST_FIRST = (ENVIRONMENT, ESCALATED, REFUSED, UNKNOWN, UNTESTED, PATCHED, OK)
 
 
 def worst(codes: "Collection[int]", default: int) -> int:
-    """Return the code of several fixes together; ``default``: if none of the codes is a fix's end."""
+    """Return the code of several fixes together; ``default``: if none of the codes is that of a fix."""
     return next((code for code in _WORST_FIRST if code in codes), default)
 
 
 def of_refusal(reason: "RefusalReason") -> int:
-    """The exit code of an attempt or a fix that gave no patch."""
+    """Return the exit code of an attempt or a fix that gave no patch."""
     from fallback_audit.vocabulary import RefusalReason
 
     match reason:
@@ -70,6 +70,6 @@ def of_refusal(reason: "RefusalReason") -> int:
 
 
 def epilog(meaning: "Mapping[int, str]" = MEANING) -> str:
-    """The table as ``--help`` prints it, or part of it with a command's own meaning of a code."""
-    lines = [f"  {code}  {what}" for code, what in meaning.items()]
+    """Return the table as ``--help`` prints it, or part of it with a command's own meaning of a code."""
+    lines = [f"  {code}  {description}" for code, description in meaning.items()]
     return "exit codes:\n" + "\n".join(lines)

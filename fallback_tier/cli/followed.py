@@ -1,8 +1,8 @@
 """A command that a program started and follows: its steps are lines of JSON on standard error, and it ends
 in order, as with SIGTERM, when its standard input is closed.
 
-``fallback-tier mcp`` runs each tool call this way, below a worker's guard. A server that is killed closes
-the input too, so that no fix goes on that no caller waits for.
+``fallback-tier mcp`` runs each tool call this way, below a worker's guard. If the server is killed, the
+input is closed too, so that no fix continues that no caller waits for.
 """
 
 import json
@@ -18,27 +18,27 @@ from fallback_tier.cli.progress import in_words
 from fallback_tier.fix.steps import StepKey
 from fallback_tier.fix.watching import Progress, ProgressCallback
 
-#: Longest step that is reported (characters).
+#: Most characters of a step that is reported.
 MAX_STEP_CHARS = 500
 
 
 class _Lines(ProgressCallback):
     def detail(self, _: str, /) -> None:
-        """Details are for a person who gives ``-v``."""
+        """Ignore details: they are for people who give ``-v``."""
 
 
 def main() -> None:
-    """Run the command whose words come after the guard's own two arguments, and end the process."""
+    """Run the command whose arguments come after the guard's own two, and end the process."""
     sys.argv[1:] = sys.argv[3:]
-    left = Event()
-    Thread(target=_end_with_the_caller, args=(left,), name="caller", daemon=True).start()
-    script(_Lines(lambda progress: None if left.is_set() else _tell(progress)))
+    has_left = Event()
+    Thread(target=_end_with_the_caller, args=(has_left,), name="caller", daemon=True).start()
+    script(_Lines(lambda progress: None if has_left.is_set() else _tell(progress)))
 
 
-def _end_with_the_caller(left: Event) -> None:
+def _end_with_the_caller(has_left: Event) -> None:
     while os.read(0, 4096):
-        pass  # nothing is said on it
-    left.set()
+        pass  # the input has no content
+    has_left.set()
     os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -1,4 +1,4 @@
-"""``fallback-tier health`` and ``doctor``: can fixes be made now, and on this machine?"""
+"""``fallback-tier health`` and ``doctor``: checks whether fixes can be made now, and on this machine."""
 
 import argparse
 import sys
@@ -23,12 +23,12 @@ from fallback_tier.wiring import Configuration
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run every check, tell them, and let the exit code say whether fixes can be made."""
+    """Run every check, print the results, and return whether fixes can be made, as an exit code."""
     return _print(arguments, Checks(_checks(arguments)).run())
 
 
 def diagnose(arguments: argparse.Namespace) -> int:
-    """The same, with the checks of this machine first."""
+    """Do the same, with the checks of this machine first."""
     from fallback_tier.observing.health.machine import MACHINE_TIMEOUT_S, machine_checks
 
     configured = configuration(arguments)
@@ -44,7 +44,7 @@ def _print(arguments: argparse.Namespace, health: Health) -> int:
     return print_shown(arguments, health, lambda: sys.stdout.write(as_text(health)), code)
 
 
-#: What a service's file has: given besides, nobody would know which of them counts.
+#: Options that a service's file has, too: with both, it would not be clear which of them counts.
 _OF_THE_FILE = ("model", "base_url", "judge_model", "judge_base_url", "no_sandbox")
 
 
@@ -61,14 +61,14 @@ def _checks(arguments: argparse.Namespace) -> tuple[Check, ...]:
                 next_step="Leave the option out: the service's file has it.",
             )
     settings = settings_of(arguments)
-    place = state_of(arguments, settings)
-    configured = of_service(settings, place, secrets_of(arguments, settings))
+    state = state_of(arguments, settings)
+    configured = of_service(settings, state, secrets_of(arguments, settings))
     return checks_of(configured, min_free_bytes=settings.limits.min_free_bytes)
 
 
 def configuration(arguments: argparse.Namespace) -> Configuration:
-    """What of a fix's configuration is looked at. ``--config`` is a service's file here, which is read
-    elsewhere. Raises ConfigurationError."""
+    """Return the part of a fix's configuration that is checked. ``--config`` is a service's file here,
+    which is read elsewhere. Raises ConfigurationError."""
     without_file = argparse.Namespace(**{**vars(arguments), "config": None})
     arguments = completed(without_file, resolved_settings(without_file))
     configured = Configuration(
@@ -84,11 +84,11 @@ def configuration(arguments: argparse.Namespace) -> Configuration:
 
 
 def as_text(health: Health) -> str:
-    """A line a check, the next step below it; last the sum of all."""
+    """Return one line per check, the next step below it, and the result of all last."""
     lines = []
-    for one in health.checks:
-        lines.append(f"{one.state.value:<8}  {one.check:<11}  {visible(one.reason)}")
-        if one.next_step:
-            lines.append(f"{'':<23}next: {visible(suggesting.completed(one.next_step))}")
+    for check in health.checks:
+        lines.append(f"{check.state.value:<8}  {check.check:<11}  {visible(check.reason)}")
+        if check.next_step:
+            lines.append(f"{'':<23}next: {visible(suggesting.completed(check.next_step))}")
     lines.append("ready" if health.ready else "not ready")
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""``fallback-tier keys``: API keys of a service, and who signs in there; whether it runs or not."""
+"""``fallback-tier keys``: API keys of a service, running or not, and the people who sign in there."""
 
 import argparse
 import sys
@@ -21,7 +21,7 @@ from fallback_tier.service.keys import KeyRecord, KeyStore, NewKey, utc_now
 from fallback_tier.service.people import People, Person
 from fallback_tier.service.roles import Role
 
-#: Longer than that is never.
+#: More hours would be as good as for ever.
 _MAX_HOURS = 100 * 366 * 24.0
 
 
@@ -65,55 +65,56 @@ def new(arguments: argparse.Namespace) -> int:
 
 
 def rotate(arguments: argparse.Namespace) -> int:
-    """Make a key in another's place. Raises NotFoundError."""
+    """Make a key that replaces another. Raises NotFoundError."""
     with _keys(arguments) as keys:
-        made = keys.rotate(arguments.key_id, _hours("--hours", arguments.hours))
-        _show_new(made, as_json=arguments.json)
+        new_key = keys.rotate(arguments.key_id, _hours("--hours", arguments.hours))
+        _show_new(new_key, as_json=arguments.json)
     return exit_codes.OK
 
 
 def revoke(arguments: argparse.Namespace) -> int:
     """End a key. Raises NotFoundError."""
     with _keys(arguments) as keys:
-        ended = keys.revoke(arguments.key_id)
-    message = f"[bold]revoked[/]  {ended.key_id} ({safe(ended.name)})"
-    return print_result(arguments, ended, message)
+        revoked = keys.revoke(arguments.key_id)
+    message = f"[bold]revoked[/]  {revoked.key_id} ({safe(revoked.name)})"
+    return print_result(arguments, revoked, message)
 
 
 def show_list(arguments: argparse.Namespace) -> int:
-    """Every key, the oldest first."""
+    """Print every key, the oldest first."""
     with _keys(arguments) as keys:
-        found = keys.all()
+        records = keys.all()
     lines = [
-        f"{key.key_id}  {safe(key.name)}  {', '.join(key.roles)}  {_standing(key)}" for key in found
+        f"{key.key_id}  {safe(key.name)}  {', '.join(key.roles)}  {_standing(key)}"
+        for key in records
     ]
     none = "there is no key; `fallback-tier serve` makes an admin's at its first start"
-    document = KeyList(keys=tuple(found))
+    document = KeyList(keys=tuple(records))
     return print_result(arguments, document, *(lines or [none]))
 
 
 def person(arguments: argparse.Namespace) -> int:
-    """Let somebody sign in. Raises ConfigurationError."""
+    """Let a person sign in. Raises ConfigurationError."""
     password = _password()
     with _database(arguments) as database:
-        put = People(database).put(
+        saved = People(database).put(
             arguments.name, password, [Role(role) for role in arguments.role]
         )
-    message = f"[bold]{safe(put.name)}[/] can sign in: {', '.join(put.roles)}"
-    return print_result(arguments, put, message)
+    message = f"[bold]{safe(saved.name)}[/] can sign in: {', '.join(saved.roles)}"
+    return print_result(arguments, saved, message)
 
 
 def show_people(arguments: argparse.Namespace) -> int:
-    """By name."""
+    """Print the people who can sign in, by name."""
     with _database(arguments) as database:
-        found = People(database).all()
-    document = PersonList(people=tuple(found))
-    lines = (f"{safe(one.name)}  {', '.join(one.roles)}" for one in found)
+        people = People(database).all()
+    document = PersonList(people=tuple(people))
+    lines = (f"{safe(person.name)}  {', '.join(person.roles)}" for person in people)
     return print_result(arguments, document, *lines)
 
 
 def remove_person(arguments: argparse.Namespace) -> int:
-    """Raises NotFoundError."""
+    """Remove a person. Raises NotFoundError."""
     with _database(arguments) as database:
         People(database).remove(arguments.name)
     message = f"[bold]{safe(arguments.name)}[/] can't sign in any more"
@@ -121,7 +122,7 @@ def remove_person(arguments: argparse.Namespace) -> int:
 
 
 def end_sessions(arguments: argparse.Namespace) -> int:
-    """Everybody signs in again."""
+    """End all sessions: everybody signs in again."""
     with _database(arguments) as database:
         People(database).end_sessions()
     message = "[bold]all sessions have ended[/]: people sign in again; keys work on"
@@ -129,7 +130,7 @@ def end_sessions(arguments: argparse.Namespace) -> int:
 
 
 def _password() -> str:
-    """A terminal does not show it; else the first line."""
+    """Return a password: typed on a terminal, without echo, or the first line of standard input."""
     if sys.stdin.isatty():
         from getpass import getpass
 
@@ -147,15 +148,15 @@ def _keys(arguments: argparse.Namespace) -> Iterator[KeyStore]:
         yield KeyStore(database)
 
 
-def _show_new(made: NewKey, *, as_json: bool) -> None:
+def _show_new(new_key: NewKey, *, as_json: bool) -> None:
     if as_json:
-        print_json(KeyMade(**dict(made.record), secret=made.secret).model_dump(mode="json"))
+        print_json(KeyMade(**dict(new_key.record), secret=new_key.secret).model_dump(mode="json"))
         return
     line(
         Console(stderr=True),
-        f"[bold]{made.record.key_id}[/] ({safe(made.record.name)}), shown this once:",
+        f"[bold]{new_key.record.key_id}[/] ({safe(new_key.record.name)}), shown this once:",
     )
-    sys.stdout.write(made.secret + "\n")
+    sys.stdout.write(new_key.secret + "\n")
 
 
 def _standing(key: KeyRecord) -> str:
@@ -168,7 +169,7 @@ def _standing(key: KeyRecord) -> str:
 
 
 def _hours(option: str, hours: float) -> timedelta:
-    if not 0 <= hours <= _MAX_HOURS:  # and not NaN
+    if not 0 <= hours <= _MAX_HOURS:  # refuses NaN, too
         raise ConfigurationError(
             f"{option}: that is no length of time.",
             next_step="Give a number from 0 on.",

@@ -21,7 +21,7 @@ class ModelFetched(Frozen):
 
 
 def fetch(arguments: argparse.Namespace) -> int:
-    """Fetch the model and say how it is used."""
+    """Fetch the model and print how to use it."""
     from fallback_plugins.messages_api.local import FETCHED_NAME, FETCHED_SHA256, fetch_model
 
     with _Parts(Console(stderr=True, quiet=arguments.json)) as shown:
@@ -35,7 +35,7 @@ def fetch(arguments: argparse.Namespace) -> int:
 
 
 class _Parts(Shown):
-    """How many parts are there."""
+    """Progress of a download, in parts."""
 
     def __init__(self, console: Console) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn

@@ -37,7 +37,7 @@ DESCRIPTION = (
 )
 
 
-#: Commands, what each does, and what adds its own commands and options when it is given.
+#: Commands, the help of each, and the function that adds its own commands and options when it is given.
 _FAMILIES = (
     (
         "resume",
@@ -70,7 +70,7 @@ _FAMILIES = (
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The whole command tree."""
+    """Return the parser of the whole command tree."""
     parser = Parser(prog="fallback-tier", description=DESCRIPTION, epilog=epilog())
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
@@ -93,7 +93,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-#: What most people give `fix` and `plan`; the rest is in `--help-all`.
+#: Options of `fix` and `plan` that most people give; the rest is in `--help-all`.
 _USUAL = ("--advisory", "--offline", "--json")
 _USUAL_FIX = (
     *(*_USUAL, "--dry-run", "--output", "--commit", "--report", "--proof", "--require-tests"),
@@ -211,8 +211,8 @@ def _family(
     *,
     first: tuple[str, Sequence[str]] | None = None,
 ) -> None:
-    """``adds``: the function (``module:name``) that adds to the command's parser, imported when the command
-    is given. ``first``: as for ``Parser.show_first``."""
+    """Add a command. ``adds``: the function (``module:name``) that adds to its parser, imported when the
+    command is given. ``first``: as for ``Parser.show_first``."""
 
     def add(parser: argparse.ArgumentParser) -> None:
         module, _, function = adds.partition(":")
@@ -226,7 +226,7 @@ def _family(
 
 
 def _evaluations(parser: argparse.ArgumentParser) -> None:
-    """The evaluations are in the source tree alone (ADR-0062): the command says so elsewhere."""
+    """Add the evaluations, which are in the source tree alone (ADR-0062); elsewhere the command says so."""
     try:
         module = import_module("fallback_eval.cli.parser")
     except ModuleNotFoundError as error:
@@ -281,11 +281,11 @@ def _add_subject(parser: argparse.ArgumentParser) -> None:
 
 def script(follower: "CommandWatch | None" = None) -> "NoReturn":
     """Run one command as a process, and end it. This is the console script. SIGTERM ends a command as
-    Ctrl-C does: it says how it goes on. ``follower``: as for ``main``."""
+    Ctrl-C does: it prints how to continue. ``follower``: as for ``main``."""
     signal.signal(signal.SIGTERM, _terminate)
     code = main(follower=follower)
     if "temporalio" in sys.modules:
-        # Threads of its SDK outlive the event loop, and CPython aborts if one of them is at work while it
+        # Threads of its SDK outlive the event loop, and CPython aborts if one of them runs while it
         # finalizes (temporalio/sdk-python#300). All that a command writes is durable before it returns.
         try:
             sys.stdout.flush()
@@ -300,9 +300,9 @@ def _terminate(*_: object) -> None:
 
 
 def main(argv: Sequence[str] | None = None, *, follower: "CommandWatch | None" = None) -> int:
-    """Run one command; the return value is the exit code. Errors explain themselves: we print them.
+    """Run one command and return the exit code. Errors are printed with their explanation.
 
-    ``follower``: a program's watch that follows the command, in place of a person at a terminal.
+    ``follower``: a program's watch that follows the command, instead of a person at a terminal.
     """
     parser = build_parser()
     arguments = parser.parse_args(argv)
@@ -319,8 +319,8 @@ def main(argv: Sequence[str] | None = None, *, follower: "CommandWatch | None" =
     handler = _load(arguments.handler)
     try:
         code: int = handler(arguments)
-        sys.stdout.flush()  # here, not at exit: a full disk behind it is an error, too
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (all is told in one form)
+        sys.stdout.flush()  # here, not at exit: a full disk is an error, too
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (all are reported in one form)
         from fallback_tier.cli.ending import ended
 
         resumes = arguments.command == "resume" or bool(getattr(arguments, "resume", None))
@@ -329,7 +329,7 @@ def main(argv: Sequence[str] | None = None, *, follower: "CommandWatch | None" =
 
 
 def _load(name: str) -> "Callable[[argparse.Namespace], Any]":
-    """The function that runs a command. What importing makes stays: looking for garbage among it
+    """Return the function that runs a command. Objects made by imports stay: collecting garbage among them
     would take as long again as half of it (docs/benchmarks.md, `import-gc`)."""
     module, _, function = name.partition(":")
     gc.disable()

@@ -1,4 +1,4 @@
-"""From parsed options to a Configuration and a proof, with model and keys of the environment."""
+"""From parsed options to a Configuration and a proof, with models and keys from the environment."""
 
 import argparse
 import getpass
@@ -51,20 +51,20 @@ if TYPE_CHECKING:
     from fallback_tier.advisory import OsvLookup
 
 
-#: The provider's key is never sent to another server: one behind --base-url has a variable of its own.
+#: The provider's key is never sent to another server: one behind --base-url has a separate variable.
 PROVIDER_KEY, OTHER_KEY = "ANTHROPIC_API_KEY", "FALLBACK_TIER_API_KEY"
 
-#: The judge may stand behind a third server.
+#: The judge may be behind a third server.
 JUDGE_KEY = "FALLBACK_TIER_JUDGE_API_KEY"
 
-#: Where the record's parts are, for a whole shell or service.
+#: Locations of the audit trail's parts, for a whole shell or service.
 STORE_URL, CHECKPOINTS, KEYS = (
     "FALLBACK_TIER_AUDIT_STORE",
     "FALLBACK_TIER_CHECKPOINTS",
     "FALLBACK_TIER_KEYS",
 )
 
-#: Where the list of campaigns is, for a whole shell or service.
+#: Location of the list of campaigns, for a whole shell or service.
 FLEET_STORE = "FALLBACK_TIER_FLEET_STORE"
 
 #: The user's file of settings; empty: none is read.
@@ -76,7 +76,7 @@ USERS_FILE_NAME = "config.toml"
 #: The OSV API that identifiers are looked up at, for a whole shell.
 ADVISORY_URL = "FALLBACK_TIER_ADVISORY_URL"
 
-#: Why no sandbox is used, as the audit trail has it.
+#: Why no sandbox is used, as the audit trail records it.
 NO_SANDBOX = "--no-sandbox was given"
 
 #: ``--prefer`` → the step.
@@ -95,15 +95,15 @@ def user_name() -> str:
 
 
 def state_dir(arguments: argparse.Namespace) -> Path:
-    """Where the audit trail, the evidence and the caches are."""
+    """Return the folder of the audit trail, the evidence and the caches."""
     if arguments.state_dir:
         return as_given(arguments.state_dir)
     return users_folder("state")
 
 
 def advisory_lookup(arguments: argparse.Namespace) -> "OsvLookup":
-    """Return what finds the records of identifiers: an option, else its variable, else the public database.
-    Raises ConfigurationError: the address is not usable."""
+    """Return the lookup of identifiers' records: at the option's address, otherwise its variable's,
+    otherwise the public database. Raises ConfigurationError if the address is not usable."""
     from fallback_tier.advisory.lookup import FOLDER, OsvLookup
     from fallback_tier.advisory.osv_server import DEFAULT_URL, OsvServer
 
@@ -121,17 +121,18 @@ def as_given(path: str) -> Path:
     copy must not look like another trail. A relative path starts at the shell's PWD, which keeps links;
     ``..`` is taken from the folder that a link leads to, as the kernel does.
     """
-    named = Path(os.environ.get("PWD", ""))
-    is_here = named.is_absolute() and named.exists() and named.samefile(Path.cwd())
-    parts = ((named if is_here else Path.cwd()) / path).parts
-    kept = Path(parts[0])
+    shell_dir = Path(os.environ.get("PWD", ""))
+    is_current = shell_dir.is_absolute() and shell_dir.exists() and shell_dir.samefile(Path.cwd())
+    parts = ((shell_dir if is_current else Path.cwd()) / path).parts
+    result = Path(parts[0])
     for part in parts[1:]:
-        kept = kept.resolve().parent if part == ".." else kept / part
-    return kept
+        result = result.resolve().parent if part == ".." else result / part
+    return result
 
 
 def record(arguments: argparse.Namespace) -> RecordSettings:
-    """Where the parts of the record are: an option, else its variable, else the default."""
+    """Return where the audit trail's parts are: an option, otherwise its variable, otherwise the
+    default."""
 
     def option_or_variable(option: str, variable: str) -> str | None:
         return getattr(arguments, option, None) or os.environ.get(variable) or None
@@ -149,38 +150,38 @@ def record(arguments: argparse.Namespace) -> RecordSettings:
 
 
 def repository_of(arguments: argparse.Namespace) -> Path:
-    """Return the root of the checkout that REPO is or is in; a path in none as it is: git explains it."""
+    """Return the root of the checkout that REPO is or is in; a path outside of any is returned as it is,
+    and git explains it."""
     return checkout_of(Path(arguments.repository))
 
 
-def checkout_of(named: Path) -> Path:
-    """Return the root of the checkout that this path is or is in; one that is in none as it is."""
-    whole = named.resolve()
+def checkout_of(path: Path) -> Path:
+    """Return the root of the checkout that this path is or is in, or the path itself if there is none."""
+    resolved = path.resolve()
     # A checkout's .git is a folder; a worktree's, and a submodule's, a file.
-    for folder in (whole, *whole.parents):
+    for folder in (resolved, *resolved.parents):
         if (folder / ".git").exists():
-            return named if folder == whole else folder
-    return named
+            return path if folder == resolved else folder
+    return path
 
 
 def users_file() -> Path | None:
-    """Return where the user's file of settings is to be; None: none is to be read, or the user
-    has no home."""
-    named = os.environ.get(USERS_FILE)
-    if named is None:
+    """Return the path of the user's file of settings, or None if none is to be read or there is no home."""
+    variable = os.environ.get(USERS_FILE)
+    if variable is None:
         try:
             return users_folder("config") / USERS_FILE_NAME
         except StateFolderError:
             return None
-    return as_given(named) if named else None
+    return as_given(variable) if variable else None
 
 
 def files_of(arguments: argparse.Namespace) -> tuple[SettingsFile, ...]:
-    """Read the file of ``--config``, and the user's if it is there. Raises ConfigurationError."""
-    given = getattr(arguments, "config", None)
-    files = [read_file(Path(given), Source.GIVEN_FILE)] if given else []
+    """Read the file of ``--config``, and the user's if it exists. Raises ConfigurationError."""
+    config = getattr(arguments, "config", None)
+    files = [read_file(Path(config), Source.GIVEN_FILE)] if config else []
     path = users_file()
-    # One that is named must be there; the default one may be.
+    # A file that is named must exist; the default one may.
     if path is not None and (path.exists() or os.environ.get(USERS_FILE)):
         files.append(read_file(path, Source.USERS_FILE))
     return tuple(files)
@@ -198,7 +199,7 @@ def resolved_settings(arguments: argparse.Namespace, *more: SettingsFile) -> Res
 
 
 def uncommitted_settings(arguments: argparse.Namespace) -> Iterator[str]:
-    """Yield a sentence if a file of settings lies in the repository and git doesn't track it: only what is
+    """Yield a sentence if the repository has a file of settings that git doesn't track: only what is
     committed counts. Raises RepositoryError."""
     from fallback_tier.inspection import is_tracked
 
@@ -209,26 +210,28 @@ def uncommitted_settings(arguments: argparse.Namespace) -> Iterator[str]:
         yield f"{OWN_FILE} is not committed, so it was not read: commit it, or give --config {OWN_FILE}"
 
 
-def setting_lines(of: ResolvedSettings) -> Iterator[str]:
-    """Yield a sentence for each setting that is not the default: where it comes from."""
-    return (f"setting {it.key}: {it.where}" for it in of.settings if it.where)
+def setting_lines(resolved: ResolvedSettings) -> Iterator[str]:
+    """Yield a sentence with the source of each setting that is not the default."""
+    return (
+        f"setting {setting.key}: {setting.where}" for setting in resolved.settings if setting.where
+    )
 
 
-def completed(arguments: argparse.Namespace, of: ResolvedSettings) -> argparse.Namespace:
-    """Return the options with what counts for those that were not given. Options that a command does not
-    have stay away."""
+def completed(arguments: argparse.Namespace, resolved: ResolvedSettings) -> argparse.Namespace:
+    """Return the options, with the settings that count for those that were not given. Options that a
+    command does not have are not added."""
     values = dict(vars(arguments))
     for key in SETTING_KEYS:
         name = destination_of(key)
-        if name in values and of.has(key):
-            values[name] = getattr(of.own, key)
+        if name in values and resolved.has(key):
+            values[name] = getattr(resolved.own, key)
     return argparse.Namespace(**values)
 
 
-def settings(arguments: argparse.Namespace, says: ResolvedSettings | None = None) -> Settings:
-    """Return what options, environment and files say about an attempt. ``says``: as for ``configuration``.
-    Raises ConfigurationError."""
-    return _settings(completed(arguments, says or resolved_settings(arguments)))
+def settings(arguments: argparse.Namespace, resolved: ResolvedSettings | None = None) -> Settings:
+    """Return the settings of an attempt from options, environment and files. ``resolved``: as for
+    ``configuration``. Raises ConfigurationError."""
+    return _settings(completed(arguments, resolved or resolved_settings(arguments)))
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
@@ -291,9 +294,9 @@ def _age_exceptions(arguments: argparse.Namespace) -> tuple[AgeException, ...]:
     packages: list[str] = getattr(arguments, "age_exception", [])
     reason = getattr(arguments, "because", None)
     if bool(packages) != bool(reason):
-        given, lacking = ("age-exception", "because") if packages else ("because", "age-exception")
+        option, missing = ("age-exception", "because") if packages else ("because", "age-exception")
         raise ConfigurationError(
-            f"--{given} was given without --{lacking}.",
+            f"--{option} was given without --{missing}.",
             next_step="Give both: the package, and why its release can't wait.",
             kind="age_exception_incomplete",
         )
@@ -301,7 +304,7 @@ def _age_exceptions(arguments: argparse.Namespace) -> tuple[AgeException, ...]:
 
 
 def _code_room(arguments: argparse.Namespace) -> int:
-    """Bytes of own code in a prompt. A server that we start has a small window."""
+    """Return the bytes of own code in a prompt. A model that runs on this machine has a small window."""
     kilobytes: int | None = getattr(arguments, "code_room", None)
     if kilobytes is None:
         return SMALL_CODE_ROOM_BYTES if _is_local(arguments) else Settings().own_code_budget_bytes
@@ -339,20 +342,20 @@ def _is_local(arguments: argparse.Namespace) -> bool:
 
 
 def _whose_code(arguments: argparse.Namespace) -> AffectedCode | None:
-    """What a person says of it; None: it is looked up."""
+    """Return a person's decision on whose code is affected, or None: it is looked up."""
     if getattr(arguments, "own_code", False):
         return AffectedCode.OWN
     return AffectedCode.DEPENDENCY if getattr(arguments, "dependency", False) else None
 
 
 def configuration(
-    arguments: argparse.Namespace, says: ResolvedSettings | None = None
+    arguments: argparse.Namespace, resolved: ResolvedSettings | None = None
 ) -> Configuration:
-    """The configuration that options, environment and files describe. ``says``: what ``decided`` returned,
-    if it was asked before. Raises ConfigurationError."""
-    says = says or resolved_settings(arguments)
-    arguments = completed(arguments, says)
-    chosen = _settings(arguments)
+    """Return the configuration that options, environment and files describe. ``resolved``: what
+    ``resolved_settings`` returned, if it was called before. Raises ConfigurationError."""
+    resolved = resolved or resolved_settings(arguments)
+    arguments = completed(arguments, resolved)
+    attempt_settings = _settings(arguments)
     waiver = NO_SANDBOX if getattr(arguments, "no_sandbox", False) else None
     configured = Configuration(
         state_dir=state_dir(arguments),
@@ -373,9 +376,11 @@ def configuration(
             tokens_per_day=arguments.max_tokens_per_day,
         ),
         price=arguments.price,
-        gates=says.own.gates if chosen.has_own_file or says.has("gates") else None,
+        gates=resolved.own.gates
+        if attempt_settings.has_own_file or resolved.has("gates")
+        else None,
         proof=proof_of(arguments) if hasattr(arguments, "proof") else None,
-        settings=chosen,
+        settings=attempt_settings,
         require_tests=getattr(arguments, "require_tests", False),
     )
     check_files(configured)
@@ -388,14 +393,14 @@ def configuration(
 def _with_default_cap(configured: Configuration) -> BudgetLimits:
     """Return the budget, with the default cap in dollars if every model's price is known."""
     models = [name for name in (configured.model, configured.judge_model) if not is_local(name)]
-    named = list(filter(None, models))
-    if not named or not all(map(prices(configured).knows, named)):
+    names = list(filter(None, models))
+    if not names or not all(map(prices(configured).knows, names)):
         return configured.budget
     return configured.budget.model_copy(update={"usd_per_fix": USD_PER_FIX})
 
 
 def cap_in_words(configured: Configuration) -> str | None:
-    """Return what bounds the cost of a fix, as a sentence; None: it asks no model that is paid."""
+    """Return what bounds the cost of a fix, as a sentence, or None if it uses no model that is paid."""
     if configured.model is None or is_local(configured.model):
         return None
     if (usd := configured.budget.usd_per_fix) is not None:
@@ -419,7 +424,7 @@ def check_files(configured: Configuration) -> None:
 
 
 def keys(base_url: str | None, judge_base_url: str | None) -> dict[str, Any]:
-    """The keys of the environment, as the fields of a Configuration for these servers."""
+    """Return the keys in the environment, as the fields of a Configuration for these servers."""
     values = {
         name: SecretStr(value)
         for name in (PROVIDER_KEY, OTHER_KEY, JUDGE_KEY)
@@ -433,7 +438,7 @@ def keys(base_url: str | None, judge_base_url: str | None) -> dict[str, Any]:
 
 
 def proof_of(arguments: argparse.Namespace) -> Proof | None:
-    """The proof that the options describe. Raises ConfigurationError, ProofError."""
+    """Return the proof that the options describe. Raises ConfigurationError, ProofError."""
     if arguments.proof is None:
         for option in ("proof_file", "proof_timeout", "proof_end"):
             if getattr(arguments, option):
@@ -443,11 +448,11 @@ def proof_of(arguments: argparse.Namespace) -> Proof | None:
                 )
         return None
     files: dict[str, bytes] = {}
-    for given in arguments.proof_file:
-        source, place = _placed(given)
+    for value in arguments.proof_file:
+        source, place = _placed(value)
         if place in files:
             raise ConfigurationError(
-                f"--proof-file {given}: another file is to be at {place!r} already.",
+                f"--proof-file {value}: another file is to be at {place!r} already.",
                 next_step="Say where it goes: --proof-file PATH=PLACE.",
             )
         files[place] = _content(source)
@@ -465,11 +470,11 @@ def _words(command: str) -> tuple[str, ...]:
         ) from error
 
 
-def _placed(given: str) -> tuple[Path, str]:
-    """``PATH=PLACE``; a path alone, which may have an equals sign, goes to the root by its name."""
-    if Path(given).is_file() or "=" not in given:
-        return Path(given), Path(given).name
-    source, _, place = given.rpartition("=")
+def _placed(value: str) -> tuple[Path, str]:
+    """Split ``PATH=PLACE``; a path alone, which may have an equals sign, goes to the root by its name."""
+    if Path(value).is_file() or "=" not in value:
+        return Path(value), Path(value).name
+    source, _, place = value.rpartition("=")
     return Path(source), place
 
 

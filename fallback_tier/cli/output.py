@@ -1,4 +1,4 @@
-"""What the commands print: results on standard output, progress and errors on standard error."""
+"""Output of the commands: results on standard output, progress and errors on standard error."""
 
 import json
 import re
@@ -14,58 +14,59 @@ _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """One JSON object, one line: what ``--json`` promises. What a terminal could act on, or no encoding
-    has, is escaped as JSON does it, so that a reader gets it back. Suggested commands are completed."""
+    """Print one JSON object on one line, as ``--json`` promises. Characters that a terminal could act on,
+    or that no encoding has, are escaped as in JSON, so that a reader gets them back. Suggested commands are
+    completed."""
     text = json.dumps(_suggesting(document), ensure_ascii=False, sort_keys=True)
     sys.stdout.write(_NOT_ASCII.sub(_escaped, text) + "\n")
 
 
 def _suggesting(value: Any) -> Any:
-    """The same document, the commands of each ``next_step`` and ``next_steps`` completed."""
+    """Return the same document, with the commands of each ``next_step`` and ``next_steps`` completed."""
     if isinstance(value, list | tuple):
         return [_suggesting(item) for item in value]
     if not isinstance(value, Mapping):
         return value
-    found = {name: _suggesting(item) for name, item in value.items()}
-    if isinstance(step := found.get("next_step"), str):
-        found["next_step"] = completed(step)
-    if isinstance(steps := found.get("next_steps"), list):
-        found["next_steps"] = [command(one) if isinstance(one, str) else one for one in steps]
-    return found
+    result = {name: _suggesting(item) for name, item in value.items()}
+    if isinstance(step := result.get("next_step"), str):
+        result["next_step"] = completed(step)
+    if isinstance(steps := result.get("next_steps"), list):
+        result["next_steps"] = [command(step) if isinstance(step, str) else step for step in steps]
+    return result
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return json.dumps(found[0])[1:-1] if is_unsafe(found[0]) else found[0]
+def _escaped(match: re.Match[str]) -> str:
+    return json.dumps(match[0])[1:-1] if is_unsafe(match[0]) else match[0]
 
 
 def say(line: str) -> None:
-    """Print a line at once: the process that started this one waits for it."""
+    """Print a line at once: the parent process waits for it."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
 def print_patch(diff: str) -> None:
-    """A terminal may be told anything by a patch: it is neutralised there. A pipe gets every byte."""
+    """Print a patch: neutralised on a terminal, since it may have control characters; unchanged to a
+    pipe."""
     sys.stdout.write(visible(diff, lines=True) if sys.stdout.isatty() else diff)
 
 
 def print_error(error: Exception) -> None:
-    """The problem and the next step, what was noted on its way among them (``notes_of``), on standard
-    error."""
-    reported = as_object(error)
-    # They may name what an advisory, a file or a client says.
-    sys.stderr.write(f"fallback-tier: {visible(reported['problem'], lines=True)}\n")
-    if reported["next_step"]:
-        sys.stderr.write(f"  next: {visible(reported['next_step'], lines=True)}\n")
+    """Print the problem and the next step on standard error, with the error's notes (``notes_of``)."""
+    document = as_object(error)
+    # They may quote an advisory, a file or a client.
+    sys.stderr.write(f"fallback-tier: {visible(document['problem'], lines=True)}\n")
+    if document["next_step"]:
+        sys.stderr.write(f"  next: {visible(document['next_step'], lines=True)}\n")
 
 
 def print_error_json(error: Exception) -> None:
-    """The same as an object on standard output."""
+    """Print the same as an object on standard output."""
     print_json({"error": as_object(error)})
 
 
 def as_object(error: Exception) -> dict[str, str]:
-    """An error for machines: ``code``, ``problem``, ``next_step``; ``kind`` if the error has one."""
+    """Return an error for machines: ``code``, ``problem``, ``next_step``; ``kind`` if the error has one."""
     if not isinstance(error, FallbackError):
         problem, next_step, code, kind = str(error), "", "error", ""
     else:
@@ -76,5 +77,5 @@ def as_object(error: Exception) -> dict[str, str]:
 
 
 def notes_of(error: BaseException) -> tuple[str, ...]:
-    """What was added on the way (PEP 678), such as how a fix that it stopped goes on."""
+    """Return the error's notes (PEP 678), such as how to continue a fix that it stopped."""
     return tuple(getattr(error, "__notes__", ()))

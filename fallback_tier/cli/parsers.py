@@ -1,4 +1,4 @@
-"""The parsers of commands with few options of their own, each made when its command is given."""
+"""The parsers of commands with few options, each made when its command is given."""
 
 import argparse
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def add_attempt(parser: argparse.ArgumentParser) -> None:
-    """What ``attempt`` is told besides its standard input."""
+    """Add the options of ``attempt``, in addition to its standard input."""
     parser.description = (
         "Read one JSON object from standard input: advisory (OSV), repository (path),\n"
         "and optionally prior_attempts, fix_id, gate_transition_id.\n"
@@ -78,7 +78,7 @@ def add_cache(parser: argparse.ArgumentParser) -> None:
     finish(clear, "cache:clear", on_record=False)
 
 
-#: Those of `fix` that a setting stands for: what they are read as, and what `--help` calls their value.
+#: Options of `fix` that are settings: their types, and the names of their values in `--help`.
 _OPTIONS = (
     ("--model", str, "NAME"),
     ("--base-url", str, "URL"),
@@ -94,7 +94,7 @@ _OPTIONS = (
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
-    """What is shown, and of which repository."""
+    """Add what is shown, and of which repository."""
     parser.description = (
         "Show each setting and where it comes from. The first of these that has a setting\n"
         "counts: an option of `fix` or `scan`, a variable (FALLBACK_TIER_ and the key), the\n"
@@ -117,8 +117,8 @@ def add_config(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print the JSON schema of these files, for editors, and nothing else",
     )
-    for option, read, metavar in _OPTIONS:
-        parser.add_argument(option, type=read, metavar=metavar, help="as for fix")
+    for option, value_type, metavar in _OPTIONS:
+        parser.add_argument(option, type=value_type, metavar=metavar, help="as for fix")
     parser.add_argument(
         "--test-command",
         action="append",
@@ -139,7 +139,7 @@ _HEALTH_CODES = {
 
 
 def add_health(parser: argparse.ArgumentParser) -> None:
-    """What is looked at: the same parts that a fix with these options would use."""
+    """Add what is checked: the same parts that a fix with these options would use."""
     parser.description = (
         "Look at what a fix needs, without beginning one: the store, the checkpoints, the\n"
         "keys, the disk, the sandbox, the model and its judge. Each is shown with its reason\n"
@@ -156,7 +156,7 @@ def add_health(parser: argparse.ArgumentParser) -> None:
 
 
 def add_doctor(parser: argparse.ArgumentParser) -> None:
-    """What `health` looks at, and this machine."""
+    """Add the checks of `health`, and of this machine."""
     parser.description = (
         "Look at all that a fix needs, without beginning one: what `health` looks at, and\n"
         "whether REPO is a clean checkout, git and the package clients with their versions,\n"
@@ -189,7 +189,7 @@ def _add_checked(parser: argparse.ArgumentParser) -> None:
 
 
 def add_mcp(parser: argparse.ArgumentParser) -> None:
-    """What an agent may do is decided here, by the person who starts the server."""
+    """Add what an agent may do: the person who starts the server decides it here."""
     parser.description = (
         "Serve scan, plan, fix, and reading of reviews and of the audit trail as tools for a\n"
         "coding agent (Model Context Protocol, over standard input and output). An agent\n"
@@ -219,7 +219,7 @@ def add_mcp(parser: argparse.ArgumentParser) -> None:
 
 
 def add_resume(parser: argparse.ArgumentParser) -> None:
-    """What ``resume`` is told: which fix, and what is different now."""
+    """Add the options of ``resume``: which fix, and what is different now."""
     parser.description = (
         "Continue a fix where its record ends: after a crash, after `review raise-budget`, or\n"
         "after `review reopen`. REPO, advisory, model and gates are those that it began with\n"
@@ -258,8 +258,8 @@ def add_resume(parser: argparse.ArgumentParser) -> None:
 
 
 def add_scan(parser: argparse.ArgumentParser) -> None:
-    """What ``scan`` takes: what it shows, and what ``fix`` takes but for what is about one advisory (a
-    proof, whose code it is, the fix that is resumed)."""
+    """Add the options of ``scan``: what it shows, and those of ``fix`` except the ones about a single
+    advisory (a proof, whose code it is, the fix that is resumed)."""
     parser.description = (
         "Ask an OSV database which packages of REPO are affected, and show for each advisory\n"
         "its severity, how the package comes in, and the step that fixes it. Locks that are\n"
@@ -310,7 +310,7 @@ def add_scan(parser: argparse.ArgumentParser) -> None:
 
 
 def add_serve(parser: argparse.ArgumentParser) -> None:
-    """What ``serve`` is told; an option counts before the same setting of the file."""
+    """Add the options of ``serve``; an option counts before the same setting of the file."""
     parser.description = (
         "Serve fixes over HTTP: submit, follow, decide, audit. It listens on this machine alone\n"
         "unless TLS or a trusted proxy is configured. The first start makes an admin's API key\n"
@@ -342,7 +342,7 @@ ROLES = ("submit", "read", "decide", "admin")
 
 
 def add_keys(parser: argparse.ArgumentParser) -> None:
-    """new, list, rotate, revoke; person, people, remove-person, end-sessions."""
+    """Add new, list, rotate, revoke; person, people, remove-person, end-sessions."""
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     new = verbs.add_parser(
         "new",
@@ -393,16 +393,16 @@ def add_keys(parser: argparse.ArgumentParser) -> None:
     person.add_argument("--role", action="append", required=True, choices=ROLES, help="as for new")
     _finish_keys(person, "person")
     _finish_keys(verbs.add_parser("people", help="who can sign in with a password"), "show_people")
-    gone = verbs.add_parser("remove-person", help="let somebody in no more, at once")
-    gone.add_argument("name", metavar="NAME", help="as `keys people` prints it")
-    _finish_keys(gone, "remove_person")
-    ended = verbs.add_parser(
+    remove = verbs.add_parser("remove-person", help="let somebody in no more, at once")
+    remove.add_argument("name", metavar="NAME", help="as `keys people` prints it")
+    _finish_keys(remove, "remove_person")
+    end = verbs.add_parser(
         "end-sessions",
         help="sign everybody out, at once",
         description="End every session that is open, of a running service too: of people with a password,\n"
         "of an issuer's people, of browsers that gave a key. Keys and passwords stay as they are.",
     )
-    _finish_keys(ended, "end_sessions")
+    _finish_keys(end, "end_sessions")
 
 
 def _finish_keys(parser: argparse.ArgumentParser, function: str) -> None:
@@ -410,7 +410,7 @@ def _finish_keys(parser: argparse.ArgumentParser, function: str) -> None:
 
 
 def add_review(parser: argparse.ArgumentParser) -> None:
-    """list, show, approve, reject, reopen, raise-budget."""
+    """Add list, show, approve, reject, reopen, raise-budget."""
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     _add_review_list(verbs)
     show = verbs.add_parser(
@@ -428,21 +428,21 @@ def add_review(parser: argparse.ArgumentParser) -> None:
     )
     _finish_review(reject, "reject", signed=True)
     _add_reopen(verbs)
-    raised = verbs.add_parser(
+    raise_budget = verbs.add_parser(
         "raise-budget",
         help="raise the cap of a fix that stopped at it",
         description="Record that a person raised a cap of a fix that stopped at it, and why. Then\n"
         "`fallback-tier resume FIX` continues where it stopped.",
     )
-    add_fix_id(raised, "audit log")
-    add_signature(raised)
-    raised.add_argument(
+    add_fix_id(raise_budget, "audit log")
+    add_signature(raise_budget)
+    raise_budget.add_argument(
         "--max-usd", type=dollars, metavar="N", help="estimated dollars that the fix may now use"
     )
-    raised.add_argument(
+    raise_budget.add_argument(
         "--max-tokens", type=count, metavar="N", help="tokens that the fix may now use"
     )
-    finish(raised, "review:raise_budget")
+    finish(raise_budget, "review:raise_budget")
 
 
 def _add_review_list(verbs: "Verbs") -> None:
@@ -499,7 +499,7 @@ def _finish_review(parser: argparse.ArgumentParser, handler: str, *, signed: boo
 
 
 def add_abandon(parser: argparse.ArgumentParser) -> None:
-    """``abandon``: which fix ends, who says so, and why."""
+    """Add the options of ``abandon``: which fix ends, who decides, and why."""
     parser.description = (
         "End a fix for good that was interrupted, or reopened and not resumed, and that nobody\n"
         "is to continue: it is listed as abandoned, can't be resumed, and its working files are\n"

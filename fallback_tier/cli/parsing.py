@@ -1,5 +1,5 @@
-"""How a command line is read: the usual options are shown first, and a wrong word is answered in one line
-with the one that it is nearest to.
+"""Parsing of a command line: help shows the usual options first, and a wrong word gets a one-line answer
+with the nearest valid one.
 
 This module imports argparse and nothing heavy.
 """
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, NoReturn
 
-#: Columns of a help text that goes to no terminal (as in shutil.get_terminal_size).
+#: Columns of a help text that is not written to a terminal (as in shutil.get_terminal_size).
 _NO_TERMINAL = 80
 
-#: What argparse says of a value that is none of several.
+#: argparse's message about a value that is not one of several.
 _CHOICE = re.compile(
     r"argument (?P<name>.+?): invalid choice: '(?P<given>.*)' \(choose from (?P<known>.*)\)"
 )
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """Asks for the terminal's width itself: argparse imports shutil and its compressors to do so."""
+    """A formatter that reads the terminal's width itself: argparse would import shutil and compressors."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=_columns() - 2)
 
 
 class _WholeHelp(argparse.Action):
-    """``--help-all``."""
+    """The action of ``--help-all``."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         assert isinstance(parser, Parser)  # noqa: S101 (it is added by one)
@@ -41,9 +41,9 @@ class _WholeHelp(argparse.Action):
 
 
 class Parser(argparse.ArgumentParser):
-    """Every command's parser is of this class.
+    """The parser of every command.
 
-    ``verbs`` adds a command's own commands when it is given: the others don't pay for many of them.
+    ``verbs`` adds a command's own commands when it is given, so that other commands don't pay for them.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Parser(argparse.ArgumentParser):
         self._given: tuple[str, ...] = ()
 
     def show_first(self, usage: str, options: Iterable[str]) -> None:
-        """``--help`` shows these options alone, below a usage line of their own; ``--help-all`` shows the
+        """Show these options alone in ``--help``, below a separate usage line; ``--help-all`` shows the
         rest as well."""
         self._short_usage, self._usual = usage, frozenset(options)
         self.add_argument(
@@ -77,17 +77,17 @@ class Parser(argparse.ArgumentParser):
                 yield from dict.fromkeys(action.choices.values())
 
     def parse_known_args(self, args: "Any" = None, namespace: "Any" = None) -> "Any":
-        """As argparse's, once the verbs are there; a word that is left over is an error here, where the
-        options are known that it may stand for."""
+        """Parse as argparse does, once the verbs are added. A word that is left over is an error here,
+        where the options that it may mean are known."""
         self.add_all()
         self._given = () if args is None else tuple(args)
-        found, rest = super().parse_known_args(args, namespace)
+        parsed, rest = super().parse_known_args(args, namespace)
         if rest:
             self.error(f"unrecognized arguments: {' '.join(rest)}")
-        return found, rest
+        return parsed, rest
 
     def format_help(self) -> str:
-        """The usual options, if there are such; else all."""
+        """Return the help of the usual options if there are any, otherwise of all."""
         if not self._usual:
             return super().format_help()
         rare = [action for action in self._actions if self._is_rare(action)]
@@ -103,18 +103,18 @@ class Parser(argparse.ArgumentParser):
                 action.help = text
 
     def print_help_of_all(self) -> None:
-        """As ``print_help``, with every option."""
+        """Print help as ``print_help``, with every option."""
         sys.stdout.write(super().format_help())
 
     def error(self, message: str) -> "NoReturn":
-        """Print what is wrong and what it may have been meant for, and exit with 2."""
+        """Print what is wrong and what was likely meant, and exit with 2."""
         from fallback_tier.cli.ending import ended
         from fallback_tier.errors import InputError
 
         problem, nearest = self._explained(message)
-        meant = f"Did you mean {nearest}? " if nearest else ""
-        wrong = InputError(problem, next_step=f"{meant}`{self.prog} --help` says more.")
-        self.exit(ended(wrong, as_json="--json" in self._given))
+        hint = f"Did you mean {nearest}? " if nearest else ""
+        error = InputError(problem, next_step=f"{hint}`{self.prog} --help` says more.")
+        self.exit(ended(error, as_json="--json" in self._given))
 
     def _is_rare(self, action: argparse.Action) -> bool:
         names = action.option_strings
@@ -123,33 +123,33 @@ class Parser(argparse.ArgumentParser):
     def _explained(self, message: str) -> tuple[str, str]:
         """Return the problem as a sentence, and the nearest valid word (empty: none is near)."""
         if choice := _CHOICE.fullmatch(message):
-            known = re.findall(r"'([^']*)'", choice["known"]) or choice["known"].split(", ")
-            near = _nearest(choice["given"], known)
+            choices = re.findall(r"'([^']*)'", choice["known"]) or choice["known"].split(", ")
+            nearest = _nearest(choice["given"], choices)
             if choice["name"] in {"COMMAND", "VERB"}:  # whose options are not known here
-                return f"`{self.prog}` has no command {choice['given']!r}.", near
-            among = ", ".join(known)
-            return f"{choice['name']}: {choice['given']!r} is none of {among}.", near
+                return f"`{self.prog}` has no command {choice['given']!r}.", nearest
+            listed = ", ".join(choices)
+            return f"{choice['name']}: {choice['given']!r} is none of {listed}.", nearest
         for name in self._unknown():
             return f"`{self.prog}` has no option {name}.", _nearest(
                 name, self._option_string_actions
             )
-        said, _, words = message.partition(": ")
-        match said:
+        kind, _, rest = message.partition(": ")
+        match kind:
             case "the following arguments are required":
-                return f"`{self.prog}` needs {words}.", ""
+                return f"`{self.prog}` needs {rest}.", ""
             case "unrecognized arguments":
-                return f"`{self.prog}` takes no {words!r}.", ""
+                return f"`{self.prog}` takes no {rest!r}.", ""
         problem = message.removeprefix("argument ").rstrip(".")
         return f"`{self.prog}`: {problem}.", ""
 
     def _unknown(self) -> list[str]:
-        """Return the options that were given and are none, nor the beginning of one."""
-        known = tuple(self._option_string_actions)
-        given = (word.partition("=")[0] for word in self._given[: _end_of_options(self._given)])
+        """Return the given options that are not valid, nor the beginning of a valid one."""
+        valid = tuple(self._option_string_actions)
+        names = (word.partition("=")[0] for word in self._given[: _end_of_options(self._given)])
         return [
             name
-            for name in given
-            if name.startswith("--") and not any(one.startswith(name) for one in known)
+            for name in names
+            if name.startswith("--") and not any(option.startswith(name) for option in valid)
         ]
 
 
@@ -157,16 +157,16 @@ def _end_of_options(words: Sequence[str]) -> int:
     return words.index("--") if "--" in words else len(words)
 
 
-def _nearest(word: str, known: Iterable[str]) -> str:
+def _nearest(word: str, choices: Iterable[str]) -> str:
     import difflib
 
-    return next(iter(difflib.get_close_matches(word, known, n=1)), "")
+    return next(iter(difflib.get_close_matches(word, choices, n=1)), "")
 
 
 def _columns() -> int:
-    given = os.environ.get("COLUMNS", "")
-    if given.isdecimal() and int(given):
-        return int(given)
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns)
     try:
         return os.get_terminal_size().columns or _NO_TERMINAL
     except OSError:

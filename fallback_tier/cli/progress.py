@@ -1,4 +1,4 @@
-"""A fix as it happens, for people: one line an event, a spinner for the step in hand."""
+"""Progress of a fix, for people: one line per event, a spinner for the step in hand."""
 
 import argparse
 import threading
@@ -32,10 +32,10 @@ from fallback_tier.sandbox.process import running_programs
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-#: The end of a draft that passes by beside the spinner: what fits on a line.
+#: Characters of a draft's end that are shown next to the spinner: what fits on a line.
 _SHOWN_DRAFT = 60
 
-#: What tells nothing new to whoever watches.
+#: Events that tell a watching person nothing new.
 _PASSED_OVER = (
     DraftText,
     DraftDiscarded,
@@ -46,7 +46,7 @@ _PASSED_OVER = (
     ConsumerLeft,
 )
 
-#: What their excerpts say was just told, gate by gate.
+#: Events whose excerpts repeat what was just shown, gate by gate.
 _REPORTED_BEFORE = (AttemptFailed, RagSkippedOnRetry)
 
 
@@ -64,21 +64,21 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._begun = self._shown = time.monotonic()
         self._thread.start()
 
     def stop(self) -> None:
-        """End; no line follows."""
+        """Stop the thread; no line follows."""
         self._ended.set()
         self._thread.join()
 
     def begin(self, step: str) -> None:
-        """This step is in hand from now on."""
+        """Set the step in hand."""
         self._step, self._begun = step, time.monotonic()
 
     def shown(self) -> None:
-        """Another line was written."""
+        """Note that another line was written."""
         self._shown = time.monotonic()
 
     def _beat(self) -> None:
@@ -87,8 +87,8 @@ class Heartbeat:
             if now - self._shown >= self._every_s:
                 self._shown = now
                 programs = (
-                    f"; {one.command}: {now - one.since:.0f} s of at most {one.limit_s:,.0f} s"
-                    for one in running_programs()
+                    f"; {program.command}: {now - program.since:.0f} s of at most {program.limit_s:,.0f} s"
+                    for program in running_programs()
                 )
                 count = tests_so_far()
                 tests = f"; {count:,} tests so far" if count else ""
@@ -104,7 +104,7 @@ class Heartbeat:
 
 
 class Shown:
-    """Something on the terminal for as long as a ``with`` lasts, however that ends."""
+    """Displays on the terminal for the length of a ``with``, however that ends."""
 
     def __init__(self, *displays: "Status | Progress | Heartbeat") -> None:
         self._displays = displays
@@ -122,8 +122,8 @@ class Shown:
 class FixProgress(Shown):
     """An observer of the gate runner. Use as a context manager: the spinner ends with it.
 
-    ``beats``: where heartbeats are written, if that is another console. ``verbose``: events with all that
-    they show, not the first line of it.
+    ``beats``: where heartbeats are written, if that is another console. ``verbose``: events with their
+    whole excerpt, not its first line.
     """
 
     def __init__(
@@ -142,13 +142,13 @@ class FixProgress(Shown):
         super().__init__(self._status, self._heartbeat)
 
     def __call__(self, event: TierEvent | StepKey) -> None:
-        """Show one step or event; those that say nothing to a person are passed over."""
+        """Show one step or event; those that tell a person nothing are skipped."""
         if isinstance(event, StepKey):
             self._heartbeat.begin(event.name)
             self._status.update(f"attempt {event.attempt}: {safe(event.name)} …")
             return
         if isinstance(event, DraftText):
-            # A draft is never printed as if it stood: it passes by, and its verdict stays.
+            # A draft is never printed as a result: it passes by, and only its verdict stays.
             self._draft = (self._draft + event.text)[-_SHOWN_DRAFT:]
             shown = safe(" ".join(self._draft.split()))
             self._status.update(f"attempt {event.attempt}: the model drafts … {shown}")
@@ -158,15 +158,15 @@ class FixProgress(Shown):
             self._print(message)
 
     def report_proof(self, what: str) -> None:
-        """Before a fix has any events, its proof may take its time."""
+        """Show what the proof does: before a fix has any events, it may take time."""
         self._print(f"  proof      {safe(what)}")
 
     def report(self, what: str) -> None:
-        """What takes its time for a reason that no event has."""
+        """Show what takes time for a reason that no event has."""
         self._print(f"  [dim]note[/]       {safe(what)}")
 
     def _print(self, markup: str) -> None:
-        # A terminal wraps at words; whoever reads a pipe gets an event a line.
+        # A terminal wraps at words; a reader of a pipe gets one event per line.
         wrap = not self._console.is_terminal
         self._console.print(markup, highlight=False, soft_wrap=wrap, emoji=False)
         if not self._console.quiet:
@@ -177,7 +177,7 @@ class CommandWatch(Watch, Protocol):
     """A ``Watch`` that also gets details, for a person who wants to see them."""
 
     def detail(self, what: str, /) -> None:
-        """A sentence about what was decided before the work."""
+        """Show a sentence about what was decided before the work."""
         ...
 
 
@@ -195,8 +195,7 @@ def watch_of(arguments: argparse.Namespace) -> CommandWatch:
 
 
 class OnTerminal:
-    """A ``Watch``: on standard error, while it lasts. ``beats`` False: nothing at all if it is quiet.
-    ``verbose``: also details."""
+    """A ``Watch`` on standard error. ``beats`` False: nothing if it is quiet. ``verbose``: also details."""
 
     def __init__(self, *, quiet: bool, beats: bool = True, verbose: bool = False) -> None:
         self._console = Console(stderr=True, quiet=quiet)
@@ -205,25 +204,25 @@ class OnTerminal:
         self._verbose = verbose
 
     def fixing(self) -> "FixProgress":
-        """The attempts and gates of one fix."""
+        """Return the display of the attempts and gates of one fix."""
         return FixProgress(self._console, self._beats, verbose=self._verbose)
 
     def planning(self) -> "PlanProgress":
-        """The making of a plan."""
+        """Return the display of a plan's steps."""
         return PlanProgress(self._console, self._beats)
 
     def note(self, what: str, /) -> None:
-        """A sentence before or between."""
+        """Show a sentence before or between them."""
         line(self._console, safe(what))
 
     def detail(self, what: str, /) -> None:
-        """A sentence that only ``-v`` shows."""
+        """Show a sentence that only ``-v`` shows."""
         if self._verbose:
             self.note(what)
 
 
 class PlanProgress(Shown):
-    """What is being planned, and for how long. Use as a context manager. ``beats`` as for FixProgress."""
+    """Display of what is planned, and for how long: a context manager. ``beats`` as for FixProgress."""
 
     def __init__(
         self, console: Console, beats: Console | None = None, *, every_s: float = HEARTBEAT_S
@@ -240,7 +239,7 @@ class PlanProgress(Shown):
 
 
 def spinner(console: Console) -> "Progress":
-    """Return a display of steps and the time that they take; on a terminal only, and gone at its end."""
+    """Return a display of steps and the time that they take; on a terminal only, and removed at its end."""
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
@@ -248,7 +247,7 @@ def spinner(console: Console) -> "Progress":
 
 
 def counting_bar() -> "Progress":
-    """Return a bar on standard error that counts; on a terminal only, and gone at its end."""
+    """Return a bar on standard error that counts; on a terminal only, and removed at its end."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -269,9 +268,9 @@ def counting_bar() -> "Progress":
 
 
 def in_words(event: TierEvent, *, whole: bool = False) -> str | None:
-    """Return one line for an event, in the trail's own words; None where it would say nothing new.
+    """Return one line for an event, in the trail's own wording, or None if it would tell nothing new.
     ``whole``: with all lines of its excerpt."""
-    # What ends a fix is told by the report.
+    # The report shows what ends a fix.
     if isinstance(event, _PASSED_OVER) or event.kind in TERMINAL_KINDS:
         return None
     if isinstance(event, SegmentScored) and not event.kept:
@@ -282,7 +281,7 @@ def in_words(event: TierEvent, *, whole: bool = False) -> str | None:
 
 
 def describe(event: TierEvent, *, whole: bool = False) -> str | None:
-    """The same as markup."""
+    """Return the same as markup."""
     text = in_words(event, whole=whole)
     if text is None or isinstance(event, DraftText | DraftDiscarded | Finished):
         return None

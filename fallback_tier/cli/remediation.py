@@ -1,6 +1,6 @@
-"""What a recipe does, for a person: moves, why not cheaper, paths cleared, what is left.
+"""Display of what a recipe does: moves, why not cheaper, paths cleared, what is left.
 
-Names, versions and clients' words are untrusted: neutralised, and never read as markup.
+Names, versions and clients' output are untrusted: neutralised, and never read as markup.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,95 +21,95 @@ from fallback_tier.outcome import (
     UnreadItem,
 )
 
-#: Cleared paths and advisory names that are printed; JSON has them all.
+#: Most cleared paths and advisory names that are printed; JSON has them all.
 MAX_PATHS_SHOWN = 5
 MAX_NAMES_SHOWN = 4
 
-#: Lines of a patch on record that are shown; the evidence has all of them.
+#: Most lines that are shown of a patch on record; the evidence has all of them.
 MAX_PATCH_LINES = 400
 
 
 def safe(text: str) -> str:
-    """Untrusted text as markup that says just that."""
+    """Return untrusted text as markup that shows just that text."""
     return escape(visible(text))
 
 
 def line(console: Console, markup: str, *, verbatim: bool = False) -> None:
     """Print one line; numbers and paths in it are not coloured. A command that it suggests is completed,
-    unless it is a line of others, which is shown ``verbatim``."""
+    unless it is a foreign line, which is shown ``verbatim``."""
     text = markup if verbatim else completed(markup, safe)
-    console.print(text, highlight=False, soft_wrap=True, emoji=False)  # `no:warning:` is no sign
+    console.print(text, highlight=False, soft_wrap=True, emoji=False)  # `no:warning:` is text
 
 
 def change(move: Move) -> str:
-    """``1.3.5 → 1.3.6``."""
+    """Return the versions of a move: ``1.3.5 → 1.3.6``."""
     before = ", ".join(move.before) or "any"
     return safe(f"{before} → {move.after or 'no longer installed'}")
 
 
-def declaration(one: ChangedDeclaration) -> str:
-    """``left==1.0 → left==1.1``."""
-    return safe(f"{one.before or 'new'} → {one.after}")
+def declaration(changed: ChangedDeclaration) -> str:
+    """Return a changed declaration: ``left==1.0 → left==1.1``."""
+    return safe(f"{changed.before or 'new'} → {changed.after}")
 
 
 def how(move: Move) -> str:
-    """The step, and what else was raised: the parent that it is about, or what had to go with it."""
+    """Return the step, and what else was raised: the parent of a parent bump, or what had to go with it."""
     if not move.raised:
         return move.step.label
     joined = " of " if move.step is LadderStep.PARENT_BUMP else ", with "
     return f"{move.step.label}{joined}{safe(', '.join(move.raised))}"
 
 
-def declined_lines(declined: Iterable[StepDeclined], said: str = "") -> list[str]:
-    """One line for the steps that did not work for one reason. What is ``said`` already is not repeated."""
+def declined_lines(declined: Iterable[StepDeclined], shown: str = "") -> list[str]:
+    """Return one line per reason for which steps did not work. ``shown``: text that is not repeated."""
     steps: dict[str, list[str]] = {}
-    for one in declined:
-        steps.setdefault(one.reason, []).extend([one.step.label] if one.step else [])
+    for step in declined:
+        steps.setdefault(step.reason, []).extend([step.step.label] if step.step else [])
     return [
-        f"no {' or '.join(labels)}: {'see above' if said.startswith(reason) else safe(reason)}"
+        f"no {' or '.join(labels)}: {'see above' if shown.startswith(reason) else safe(reason)}"
         for reason, labels in steps.items()
         if labels
     ]
 
 
 def why_not_cheaper(item: Move | Left) -> list[str]:
-    """The steps that were tried before."""
+    """Return lines about the steps that were tried before."""
     return declined_lines(item.declined, item.sentence if isinstance(item, Left) else "")
 
 
 def names(ids: Sequence[str]) -> str:
-    """Advisories by name, bounded."""
+    """Return advisories by name, bounded."""
     shown = safe(", ".join(ids[:MAX_NAMES_SHOWN]))
     more = len(ids) - MAX_NAMES_SHOWN
     return f"{shown} and {more} more" if more > 0 else shown
 
 
 def show_remediation(console: Console, remediation: Remediation) -> None:
-    """The account of a recipe that was applied."""
+    """Print the account of a recipe that was applied."""
     for move in remediation.moves:
         line(
             console, f"  {safe(move.package)} {change(move)} ({how(move)}) in {safe(move.manifest)}"
         )
         for reason in why_not_cheaper(move):
             line(console, f"    [dim]{reason}[/]")
-    for one in remediation.declarations:
-        line(console, f"  {safe(f'{one.file}:{one.line}')}: {declaration(one)}")
+    for changed in remediation.declarations:
+        line(console, f"  {safe(f'{changed.file}:{changed.line}')}: {declaration(changed)}")
     show_cleared(console, remediation.cleared)
     show_notes(console, remediation.notes)
 
 
 def show_block(console: Console, title: str, text: str, most: int) -> None:
-    """Several lines of others below a title, bounded."""
+    """Print several foreign lines below a title, bounded."""
     lines = visible(text, lines=True).rstrip("\n").split("\n")
     line(console, f"{safe(title)}:")
-    for one in lines[:most]:
-        line(console, f"  │ {escape(one)}", verbatim=True)
+    for block_line in lines[:most]:
+        line(console, f"  │ {escape(block_line)}", verbatim=True)
     if len(lines) > most:
         line(console, f"  │ … and {len(lines) - most:,} more lines")
 
 
 def show_cleared(console: Console, cleared: Sequence[ClearedPath]) -> None:
-    """How each way from a root to an affected version went away, bounded."""
+    """Print how each path from a root to an affected version went away, bounded."""
     for item in cleared[:MAX_PATHS_SHOWN]:
         line(console, f"  cleared: {safe(' → '.join(item.path))}: {safe(item.outcome)}")
     if len(cleared) > MAX_PATHS_SHOWN:
@@ -117,13 +117,13 @@ def show_cleared(console: Console, cleared: Sequence[ClearedPath]) -> None:
 
 
 def show_notes(console: Console, notes: Iterable[str]) -> None:
-    """What a reader should know besides."""
+    """Print what else a reader should know."""
     for note in notes:
         line(console, f"  note: {safe(note)}")
 
 
 def show_unread(console: Console, unread: Iterable[UnreadItem]) -> None:
-    """The sources that were not read, each with what to do."""
+    """Print the sources that were not read, each with its next step."""
     for item in unread:
         line(console, f"  not read: {safe(item.path)}: {safe(item.reason)}")
         if item.next_step:
@@ -131,9 +131,9 @@ def show_unread(console: Console, unread: Iterable[UnreadItem]) -> None:
 
 
 def show_left(console: Console, left: Iterable[Left]) -> None:
-    """What stays or is unknown, with its typed reason and its sentence."""
+    """Print what stays or is unknown, with its typed reason and its sentence."""
     for item in left:
-        where = " in ".join(safe(it) for it in (item.package, item.manifest or "") if it)
+        where = " in ".join(safe(part) for part in (item.package, item.manifest or "") if part)
         head = "unknown" if item.is_unknown else "left"
         line(
             console,

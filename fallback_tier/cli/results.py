@@ -1,4 +1,4 @@
-"""What a command came to, printed: an object for programs with ``--json``, else lines for a person."""
+"""Printing of a command's result: an object for programs with ``--json``, otherwise lines for a person."""
 
 import argparse
 import sys
@@ -18,16 +18,16 @@ from fallback_tier.cli.remediation import line
 def print_result(
     arguments: argparse.Namespace, document: Mapping[str, Any] | BaseModel, *lines: str
 ) -> int:
-    """``lines``: rich's markup; what is not ours in them went through ``safe``. Returns OK."""
+    """Print a result and return OK. ``lines``: rich's markup, with foreign text passed through ``safe``."""
     return print_shown(arguments, document, partial(_print_lines, lines))
 
 
 def print_plain(
     arguments: argparse.Namespace, document: Mapping[str, Any] | BaseModel, lines: Iterable[str]
 ) -> int:
-    """As ``print_result``, without markup: each line is made safe here."""
-    safe = (f"{visible(one)}\n" for one in lines)
-    return print_shown(arguments, document, partial(sys.stdout.writelines, safe))
+    """Print a result without markup: each line is made safe here. Return OK."""
+    safe_lines = (f"{visible(text)}\n" for text in lines)
+    return print_shown(arguments, document, partial(sys.stdout.writelines, safe_lines))
 
 
 def print_shown(
@@ -36,7 +36,7 @@ def print_shown(
     show: Callable[[], object],
     code: int = exit_codes.OK,
 ) -> int:
-    """As ``print_result``, where ``show`` puts on the terminal what a person sees. Returns ``code``."""
+    """Print a result, which ``show`` writes to the terminal for a person. Return ``code``."""
     if arguments.json:
         if isinstance(document, BaseModel):
             document = document.model_dump(mode="json")
@@ -48,5 +48,5 @@ def print_shown(
 
 def _print_lines(lines: Iterable[str]) -> None:
     console = Console()
-    for one in lines:
-        line(console, one)
+    for markup in lines:
+        line(console, markup)

@@ -1,7 +1,7 @@
-"""``fallback-tier review`` and ``abandon``: what fixes ask, and a person's answers, each on record.
+"""``fallback-tier review`` and ``abandon``: the questions of fixes, and a person's answers, each on record.
 
-A question is read in a minute, so each attempt has two lines. Texts of models, targets and advisories are
-untrusted: neutralised, and never read as markup.
+A question is to be read in a minute, so each attempt has two lines. Texts of models, targets and advisories
+are untrusted: neutralised, and never read as markup.
 """
 
 import argparse
@@ -39,7 +39,7 @@ from fallback_tier.handover.working_tree import check_output, write_patch
 from fallback_tier.repo import new_id
 from fallback_tier.wiring.trail import open_evidence, open_trail, read_trail
 
-#: Lines of the last failure that are shown; the evidence has all of them.
+#: Most lines that are shown of the last failure; the evidence has all of them.
 _MAX_FAILURE_LINES = 40
 
 
@@ -50,23 +50,25 @@ class QuestionList(Frozen):
 
 
 def show_list(arguments: argparse.Namespace) -> int:
-    """The questions that wait for an answer."""
+    """Print the questions that wait for an answer."""
     with closing(read_trail(state_dir(arguments), record(arguments))) as reader:
-        found = questions(reader, answered=arguments.all)
-    document = QuestionList(questions=tuple(found))
-    return print_shown(arguments, document, lambda: _report_questions(found, Console()))
+        open_questions = questions(reader, answered=arguments.all)
+    document = QuestionList(questions=tuple(open_questions))
+    return print_shown(arguments, document, lambda: _report_questions(open_questions, Console()))
 
 
 def show(arguments: argparse.Namespace) -> int:
-    """One question. Raises InputError for a fix that asks nothing."""
+    """Print one question. Raises InputError for a fix that asks nothing."""
     evidence = _evidence(arguments)
     with closing(read_trail(state_dir(arguments), record(arguments))) as reader:
-        found = read_review(reader, evidence, arguments.fix_id)
-    return print_shown(arguments, found, lambda: _report_review(found, evidence, Console()))
+        fix_review = read_review(reader, evidence, arguments.fix_id)
+    return print_shown(
+        arguments, fix_review, lambda: _report_review(fix_review, evidence, Console())
+    )
 
 
 def approve(arguments: argparse.Namespace) -> int:
-    """Record an approval, hand out the patch. Raises InputError where nothing can be approved."""
+    """Record an approval, and print or write the patch. Raises InputError if nothing can be approved."""
     if arguments.output:
         check_output(Path(arguments.output))
     with _deciding(arguments) as audit:
@@ -81,8 +83,8 @@ def approve(arguments: argparse.Namespace) -> int:
     if arguments.output:
         write_patch(Path(arguments.output), patch)
     if arguments.json:
-        reported = approval.decision.model_dump(mode="json")
-        print_json({"fix_id": arguments.fix_id, **reported, "patch": patch})
+        decision = approval.decision.model_dump(mode="json")
+        print_json({"fix_id": arguments.fix_id, **decision, "patch": patch})
         return exit_codes.OK
     console = Console(stderr=True)  # the patch alone is the output: `… > FILE`, `… | git apply`
     line(
@@ -96,7 +98,7 @@ def approve(arguments: argparse.Namespace) -> int:
 
 
 def reject(arguments: argparse.Namespace) -> int:
-    """Record a rejection. Raises InputError where nobody asks."""
+    """Record a rejection. Raises InputError if the fix asks nothing."""
     with _deciding(arguments) as audit:
         decision = review.reject(audit, arguments.fix_id, _signature(arguments))
     document = {"fix_id": arguments.fix_id, **decision.model_dump(mode="json")}
@@ -105,8 +107,8 @@ def reject(arguments: argparse.Namespace) -> int:
 
 
 def reopen(arguments: argparse.Namespace) -> int:
-    """Record a reopening, for attempts or for the gates alone. Raises InputError where there is nothing to
-    go on with; EvidenceError: the patch to be judged is gone."""
+    """Record a reopening, for attempts or for the gates alone. Raises InputError if there is nothing to
+    continue, and EvidenceError if the patch to be judged is gone."""
     if arguments.patch and not arguments.gates_again:
         raise InputError(
             "--patch names the patch whose gates are to be run again.",
@@ -115,22 +117,24 @@ def reopen(arguments: argparse.Namespace) -> int:
     fix_id, signature, opens = arguments.fix_id, _signature(arguments), new_id("gate")
     with _deciding(arguments) as audit:
         if arguments.gates_again:
-            kept, named = _evidence(arguments), arguments.patch
-            event = review.run_gates_again(audit, kept, fix_id, signature, opens=opens, patch=named)
+            evidence, patch = _evidence(arguments), arguments.patch
+            event = review.run_gates_again(
+                audit, evidence, fix_id, signature, opens=opens, patch=patch
+            )
         else:
             event = review.reopen(audit, fix_id, signature, opens=opens)
-    again = event.judges_again
-    what = f", for the gates alone, on patch {again[:12]}" if again else ""
+    patch_sha256 = event.judges_again
+    gates_alone = f", for the gates alone, on patch {patch_sha256[:12]}" if patch_sha256 else ""
     return print_result(
         arguments,
         {"fix_id": fix_id, **event.model_dump(mode="json")},
-        f"[bold]reopened[/]  {safe(fix_id)} as {event.opens}{what}",
+        f"[bold]reopened[/]  {safe(fix_id)} as {event.opens}{gates_alone}",
         f"  next: {safe(command(f'fallback-tier resume {fix_id}'))}",
     )
 
 
 def raise_budget(arguments: argparse.Namespace) -> int:
-    """Record who raised a cap, and why. Raises InputError where there is nothing to raise."""
+    """Record who raised a cap, and why. Raises InputError if there is nothing to raise."""
     raised = BudgetRaised(
         by=arguments.by,
         reason=arguments.because,
@@ -163,9 +167,9 @@ def abandon(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _deciding(arguments: argparse.Namespace) -> Iterator[AuditStore]:
-    """The store, and the fix held as a run holds it: what is decided now stands before its next event."""
+    """Yield the store, with the fix held as by a run: a decision comes before the fix's next event."""
     state, settings = state_dir(arguments), record(arguments)
-    read_trail(state, settings).close()  # one that is not there is an error here, not a new store
+    read_trail(state, settings).close()  # a missing one is an error here, not a new store
     with holding(state, arguments.fix_id), closing(open_trail(state, settings)) as audit:
         yield audit
 
@@ -194,8 +198,8 @@ def _report_review(review: Review, evidence: FileEvidenceStore, console: Console
     question = review.question
     head = (question.fix_id, question.advisory_id, question.repository)
     line(console, f"[bold yellow]{_reason(question)}[/]  {safe('  '.join(head))}")
-    for one in review.vulnerabilities:
-        for number, text in enumerate(as_lines(one)):
+    for vulnerability in review.vulnerabilities:
+        for number, text in enumerate(as_lines(vulnerability)):
             line(console, f"  {'  ' if number else ''}{safe(text)}")
     line(console, f"  {safe(review.asks)}")
     if question.answer:
@@ -209,8 +213,8 @@ def _report_review(review: Review, evidence: FileEvidenceStore, console: Console
         )
     _report_evidence(review, evidence, console)
     if review.patch is not None:
-        what = f"patch {review.patch_sha256[:12]}, not proved" if review.patch_sha256 else "patch"
-        show_block(console, what, review.patch, MAX_PATCH_LINES)
+        title = f"patch {review.patch_sha256[:12]}, not proved" if review.patch_sha256 else "patch"
+        show_block(console, title, review.patch, MAX_PATCH_LINES)
     elif review.patch_problem:
         line(console, f"patch: {safe(review.patch_problem)}")
     for number, step in enumerate(review.next_steps):
@@ -218,16 +222,16 @@ def _report_review(review: Review, evidence: FileEvidenceStore, console: Console
 
 
 def _reason(question: Question) -> str:
-    """The reason; of a retry that gave no patch with its cause."""
+    """Return the reason; for a retry that gave no patch, with its cause."""
     if question.reason is EscalationReason.RETRY_REFUSED and question.cause is not None:
         return f"{question.reason} ({question.cause})"
     return question.reason
 
 
 def _report_attempt(attempt: AttemptReview, console: Console) -> None:
-    """How it was made and how it ended; then what it stood on. A doubt is a line of its own each."""
-    made = ", ".join(filter(None, (attempt.tier, attempt.shape)))
-    line(console, f"[bold cyan]{attempt.attempt}[/]  {safe(made)}: {safe(_ended(attempt))}")
+    """Print how an attempt was made and ended, then what its prompt had. Each doubt has its line."""
+    origin = ", ".join(filter(None, (attempt.tier, attempt.shape)))
+    line(console, f"[bold cyan]{attempt.attempt}[/]  {safe(origin)}: {safe(_ended(attempt))}")
     line(console, f"   {safe(_stood_on(attempt))}")
     if attempt.low_confidence:
         line(
@@ -257,18 +261,18 @@ def _ended(attempt: AttemptReview) -> str:
 
 
 def _stood_on(attempt: AttemptReview) -> str:
-    """What the prompt had beside the advisory and the code."""
+    """Return what the prompt had in addition to the advisory and the code."""
     if attempt.in_place_of_examples is not None:
-        first = attempt.in_place_of_examples.strip().splitlines() or ["nothing"]
-        more = f" (and {len(first) - 1} more lines)" if len(first) > 1 else ""
-        return f"in place of examples, the last failure: {first[0]}{more}"
+        lines = attempt.in_place_of_examples.strip().splitlines() or ["nothing"]
+        more = f" (and {len(lines) - 1} more lines)" if len(lines) > 1 else ""
+        return f"in place of examples, the last failure: {lines[0]}{more}"
     if attempt.examples:
         return f"examples: {', '.join(attempt.examples)}"
     return "no examples"
 
 
 def _report_evidence(review: Review, store: FileEvidenceStore, console: Console) -> None:
-    """Each piece once, as a file that any pager opens."""
+    """Print each piece once, as a file that any pager opens."""
     pieces: dict[str, tuple[int | None, Evidence]] = {}
     for attempt in review.attempts:
         for piece in attempt.evidence:

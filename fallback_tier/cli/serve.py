@@ -11,7 +11,7 @@ from fallback_tier.cli.output import say
 from fallback_tier.cli.service_file import secrets_of, settings_of, state_of
 from fallback_tier.errors import ToolMissingError
 
-#: What the extra brings.
+#: Libraries of the extra.
 _LIBRARIES = (
     "fastapi",
     "starlette",
@@ -44,12 +44,12 @@ def run(arguments: argparse.Namespace) -> int:
 
     settings = settings_of(arguments)
     check_listening(settings.listen)
-    place = state_of(arguments, settings)
-    with open_service(settings, place, secrets_of(arguments, settings)) as service:
-        if (made := first_key(service)) is not None:
-            say(f"an admin's API key, shown this once: {made.secret}")
+    state = state_of(arguments, settings)
+    with open_service(settings, state, secrets_of(arguments, settings)) as service:
+        if (new_key := first_key(service)) is not None:
+            say(f"an admin's API key, shown this once: {new_key.secret}")
         observer = build_observer(
-            configuration(settings, place, service.secrets),
+            configuration(settings, state, service.secrets),
             os.environ,
             log_to=sys.stderr,
             queue_depth=service.queue.counts,
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def check_extra() -> None:
-    """Raises ToolMissingError where the libraries of the extra are not installed."""
+    """Raise ToolMissingError if the libraries of the extra are not installed."""
     for name in _LIBRARIES:
         try:
             import_module(name)

@@ -1,6 +1,6 @@
-"""The service's settings, for every command that is given its file: the file, options, the environment.
+"""The service's settings, for every command that takes its file: the file, options, the environment.
 
-And, of every command, the locations that follow from them.
+It also has, for every command, the locations that follow from them.
 """
 
 import argparse
@@ -16,27 +16,30 @@ from fallback_tier.service.settings import Secrets, ServiceSettings, read_settin
 from fallback_tier.wiring import commands
 from fallback_tier.wiring.trail import shown_url
 
-#: The secret of this service at an OpenID Connect issuer.
+#: The client secret of this service at an OpenID Connect issuer.
 OIDC_SECRET = "FALLBACK_TIER_OIDC_SECRET"  # noqa: S105 (the name of a variable)
 
 
 def settings_of(arguments: argparse.Namespace) -> ServiceSettings:
-    """The file's settings, with those that options name instead. Raises ConfigurationError."""
+    """Return the file's settings, with those that options name instead. Raises ConfigurationError."""
     settings = read_settings(Path(arguments.config) if arguments.config else None)
-    reported = {
+    listen = {
         name: value
         for name in ("host", "port", "tls_cert", "tls_key")
         if (value := getattr(arguments, name, None)) is not None
     }
-    given = record(arguments)
-    places = {
+    from_options = record(arguments)
+    record_paths = {
         name: value
-        for name, value in {"checkpoints": given.checkpoints, "keys": given.keys}.items()
+        for name, value in {
+            "checkpoints": from_options.checkpoints,
+            "keys": from_options.keys,
+        }.items()
         if value is not None
     }
     state = {"state_dir": state_dir(arguments)} if arguments.state_dir else {}
     facts = settings.model_dump() | state
-    facts |= {"listen": facts["listen"] | reported, "record": facts["record"] | places}
+    facts |= {"listen": facts["listen"] | listen, "record": facts["record"] | record_paths}
     try:
         return ServiceSettings.model_validate(facts)
     except ValidationError as error:
@@ -47,13 +50,13 @@ def settings_of(arguments: argparse.Namespace) -> ServiceSettings:
 
 
 def secrets_of(arguments: argparse.Namespace, settings: ServiceSettings) -> Secrets:
-    """What the environment has."""
+    """Return the secrets in the environment."""
     model = settings.model
     oidc, fleet = os.environ.get(OIDC_SECRET), os.environ.get(FLEET_STORE)
-    found = keys(model.base_url, model.judge_base_url)
+    server_keys = keys(model.base_url, model.judge_base_url)
     return Secrets(
-        api_key=found["api_key"],
-        judge_api_key=found["judge_api_key"],
+        api_key=server_keys["api_key"],
+        judge_api_key=server_keys["judge_api_key"],
         database=record(arguments).database,
         fleet=SecretStr(fleet) if fleet else None,
         oidc=SecretStr(oidc) if oidc else None,
@@ -61,31 +64,31 @@ def secrets_of(arguments: argparse.Namespace, settings: ServiceSettings) -> Secr
 
 
 def state_of(arguments: argparse.Namespace, settings: ServiceSettings) -> Path:
-    """The state folder: the option's, the file's, the user's."""
+    """Return the state folder: the option's, the file's, or the user's."""
     return settings.state_dir or state_dir(arguments)
 
 
 def locations(arguments: argparse.Namespace) -> dict[str, str]:
     """Return the location options that a suggested command needs, each with its value as a shell reads it.
 
-    An address that the environment has is left out: it is there when the command is pasted.
+    An address in the environment is left out: it is there when the command is pasted.
     """
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     if arguments.command in ("serve", "health") and arguments.config:
-        found = _locations_of_file(arguments)
+        options = _locations_of_file(arguments)
     elif hasattr(arguments, "state_dir"):
-        found = commands.locations(state_dir(arguments), record(arguments))
+        options = commands.locations(state_dir(arguments), record(arguments))
     if not getattr(arguments, "audit_store", None):
-        found.pop("--audit-store", None)
+        options.pop("--audit-store", None)
     if url := getattr(arguments, "fleet_store", None):
-        found["--fleet-store"] = shown_url(url)
+        options["--fleet-store"] = shown_url(url)
     if store := getattr(arguments, "store", None):
-        found["--store"] = shlex.quote(str(Path(store).absolute()))
-    return found
+        options["--store"] = shlex.quote(str(Path(store).absolute()))
+    return options
 
 
 def _locations_of_file(arguments: argparse.Namespace) -> dict[str, str]:
-    """Those of the file; none if it can't be read."""
+    """Return the locations in the file; none if it can't be read."""
     try:
         settings = settings_of(arguments)
     except FallbackError:

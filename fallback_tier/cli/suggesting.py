@@ -1,4 +1,4 @@
-"""Commands that this command suggests: each names the locations that were given to it."""
+"""Commands that this command suggests: each names the locations of this process."""
 
 TYPE_CHECKING = False  # as in fallback_tier/__init__.py
 if TYPE_CHECKING:
@@ -8,8 +8,8 @@ _locations: "Callable[[], Mapping[str, str]]" = dict
 
 
 def suggest_with(locations: "Callable[[], Mapping[str, str]]") -> None:
-    """Set what finds the location options of the command that this process runs. It is called only if a
-    message suggests a command."""
+    """Set the function that returns the location options of the command that this process runs. It is
+    called only if a message suggests a command."""
     global _locations
     _locations = locations
 

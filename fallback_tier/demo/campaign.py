@@ -9,7 +9,7 @@ from fallback_tier.demo.projects import copy_project, shipped
 from fallback_tier.errors import ConfigurationError
 from fallback_tier.sandbox.clients import SubprocessClients
 
-#: Each a repository of its own, with the same flaw.
+#: Separate repositories, with the same vulnerability.
 REPOSITORIES = ("archive", "intranet", "shop")
 
 _ADVISORY, _PROOF = "advisories/DEMO-2026-0002.json", "proofs/retry.py"
@@ -20,7 +20,7 @@ _EDIT = {
     "new": "    return ast.literal_eval(text.strip())",
 }
 
-#: What the model answers, in each fix.
+#: The model's answer in each fix.
 PLAN = {
     "action": "source_edit",
     "edits": [_EDIT],
@@ -56,37 +56,37 @@ patches = "patches"
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Make the folder. Raises ConfigurationError where it is there and not empty."""
-    place = Path(arguments.folder)
-    make(place)
+    """Make the folder. Raises ConfigurationError if it exists and is not empty."""
+    campaign_dir = Path(arguments.folder)
+    make(campaign_dir)
     sys.stdout.write(
-        f"{place} has {len(REPOSITORIES)} repositories and a campaign. Run it with:\n"
-        f"  fallback-tier fleet run {place}/CAMPAIGN.toml --state-dir {place}/state\n"
+        f"{campaign_dir} has {len(REPOSITORIES)} repositories and a campaign. Run it with:\n"
+        f"  fallback-tier fleet run {campaign_dir}/CAMPAIGN.toml --state-dir {campaign_dir}/state\n"
     )
     return 0
 
 
-def make(place: Path) -> None:
-    """Raises ConfigurationError."""
+def make(campaign_dir: Path) -> None:
+    """Make the campaign's folder. Raises ConfigurationError."""
     try:
-        place.mkdir(parents=True, exist_ok=True)
-        is_empty = not any(place.iterdir())
+        campaign_dir.mkdir(parents=True, exist_ok=True)
+        is_empty = not any(campaign_dir.iterdir())
     except OSError as error:
         raise ConfigurationError(
-            f"{place} can't be made: {error.strerror}.", next_step="Name another folder."
+            f"{campaign_dir} can't be made: {error.strerror}.", next_step="Name another folder."
         ) from error
     if not is_empty:
         raise ConfigurationError(
-            f"{place} is not empty.", next_step="Name a folder that is not there yet."
+            f"{campaign_dir} is not empty.", next_step="Name a folder that is not there yet."
         )
     for name in REPOSITORIES:
-        copy_project("retry", place / "checkouts" / name, SubprocessClients())
+        copy_project("retry", campaign_dir / "checkouts" / name, SubprocessClients())
     for folder, source, name in (
         ("advisories", _ADVISORY, "DEMO-2026-0002.json"),
         ("proofs", _PROOF, "flaw_test.py"),
     ):
-        (place / folder).mkdir()
+        (campaign_dir / folder).mkdir()
         with shipped(source) as path:
-            (place / folder / name).write_bytes(path.read_bytes())
-    (place / "answers.json").write_text(json.dumps([PLAN], indent=2) + "\n")
-    (place / "CAMPAIGN.toml").write_text(CAMPAIGN)
+            (campaign_dir / folder / name).write_bytes(path.read_bytes())
+    (campaign_dir / "answers.json").write_text(json.dumps([PLAN], indent=2) + "\n")
+    (campaign_dir / "CAMPAIGN.toml").write_text(CAMPAIGN)

@@ -1,13 +1,13 @@
-"""Recorded model traffic: replay that fails loudly, recording that keeps no secret.
+"""Recorded model traffic: replay that fails loudly, recording that stores no secret.
 
 Playing is strict. A request that is not the recorded one (method, path, query, body) raises
-CassetteMismatch with the first difference, and so does a cassette that was not played to its end: a
-test or a demo can't pass on traffic that it did not send. The server's address (host, port, what stands
-in front of ``/v1/``) is left out of the match.
+CassetteMismatch with the first difference, and so does a cassette that was not played to its end: a test or
+a demo can't pass on traffic that it did not send. The server's address (host, port, the path before
+``/v1/``) is not compared.
 
-Recording keeps headers by allow-list, puts a neutral address in place of the server's, stores what was
-recorded, when and from what, inside the cassette (``metadata``), and writes nothing where a body shows
-a secret. A stream is recorded and replayed whole: what is live about it is tested on a real server.
+Recording keeps headers by allow-list, replaces the server's address by a neutral one, stores what was
+recorded, when and from what inside the cassette (``metadata``), and writes nothing if a body shows a
+secret. A stream is recorded and replayed whole: live streaming is tested on a real server.
 """
 
 import hashlib
@@ -35,16 +35,16 @@ _SHOWN: Final = 60
 #: The address in a cassette: a name that never resolves (RFC 2606).
 NEUTRAL_HOST: Final = "model.invalid"
 
-#: What a replaying author is pointed at. Nothing is sent there.
+#: Address that a replaying author gets. Nothing is sent there.
 REPLAY_URL: Final = f"http://{NEUTRAL_HOST}"
 
-#: Headers that a cassette keeps; every other one is dropped, known or not.
+#: Headers that a cassette keeps; all others are dropped, known or not.
 KEPT_HEADERS: Final = frozenset({"content-type", "anthropic-version"})
 
-#: Key of what a cassette says about itself.
+#: Key of a cassette's facts about itself.
 _PROVENANCE_KEY: Final = "provenance"
 
-#: What each cassette says at least: the model that is named to its server, who answered, and the day.
+#: Facts that each cassette must have: the model as its server knows it, who answered, and the day.
 REQUIRED_FACTS: Final = ("model", "server", "recorded")
 
 _MODEL_PATH: Final = re.compile(rb'("model"\s*:\s*")(?:[^"]*/)([^"/]+\.gguf")')
@@ -74,7 +74,7 @@ class SentRequest:
 
 
 def _sent_request(request: Any) -> SentRequest:
-    """From vcrpy's request; a body that is no JSON object is an empty one."""
+    """Convert vcrpy's request; a body that is not a JSON object becomes an empty one."""
     try:
         body = json.loads(request.body or b"{}")
     except ValueError:
@@ -82,18 +82,18 @@ def _sent_request(request: Any) -> SentRequest:
     return SentRequest(request.method, request.path, body if isinstance(body, dict) else {})
 
 
-def _first_difference(recorded: Any, sent: Any, place: str) -> str | None:
+def _first_difference(recorded: Any, sent: Any, path: str) -> str | None:
     if isinstance(recorded, dict) and isinstance(sent, dict):
         for key in sorted(recorded.keys() | sent.keys()):
-            found = _first_difference(recorded.get(key), sent.get(key), f"{place}.{key}")
-            if found is not None:
-                return found
+            difference = _first_difference(recorded.get(key), sent.get(key), f"{path}.{key}")
+            if difference is not None:
+                return difference
         return None
     if isinstance(recorded, list) and isinstance(sent, list) and len(recorded) == len(sent):
         for number, (old, new) in enumerate(zip(recorded, sent, strict=True)):
-            found = _first_difference(old, new, f"{place}[{number}]")
-            if found is not None:
-                return found
+            difference = _first_difference(old, new, f"{path}[{number}]")
+            if difference is not None:
+                return difference
         return None
     if recorded == sent:
         return None
@@ -105,22 +105,25 @@ def _first_difference(recorded: Any, sent: Any, place: str) -> str | None:
         )
         start = max(0, at - _SHOWN // 2)
         recorded, sent = recorded[start : at + _SHOWN], sent[start : at + _SHOWN]
-    return f"at {place} (character {at}) {str(recorded)[:120]!r} was recorded, {str(sent)[:120]!r} sent"
+    return (
+        f"at {path} (character {at}) {str(recorded)[:120]!r} was recorded, {str(sent)[:120]!r} sent"
+    )
 
 
-def secrets_in(body: bytes | str, known: frozenset[str]) -> int:
-    """How many secrets a body shows: values in ``known``, and what has a secret's format.
+def secrets_in(body: bytes | str, known_secrets: frozenset[str]) -> int:
+    """Return how many secrets a body shows: values in ``known_secrets``, and text in a secret's format.
 
-    A stream is read event by event and, as a secret may be cut across pieces, as the text they make.
+    A stream is read event by event and, since a secret may be cut across pieces, as the text that they
+    make.
     """
-    from fallback_tier.prompt.redact import redact_secrets  # only who records pays for it
+    from fallback_tier.prompt.redact import redact_secrets  # imported for recording only
 
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
-    return sum(redact_secrets(part, known)[1] for part in _texts(text))
+    return sum(redact_secrets(part, known_secrets)[1] for part in _texts(text))
 
 
 def _texts(body: str) -> Iterator[str]:
-    """Every string value apart: a key of the format itself (``max_tokens``) is no name of a secret."""
+    """Yield each string value separately: a key of the format (``max_tokens``) is not a secret's name."""
     lines = body.splitlines()
     data = [line.removeprefix("data:") for line in lines if line.startswith("data:")]
     try:
@@ -154,7 +157,7 @@ def _pieces(documents: list[Any]) -> Iterator[str]:
 
 
 class CassetteMismatch(ConfigurationError):  # noqa: N818 (the name says what happened)
-    """What was sent is not what was recorded, or not all of it was sent."""
+    """The traffic that was sent is not what was recorded, or not all of it was sent."""
 
     code: ClassVar[str] = "cassette_mismatch"
 
@@ -180,23 +183,23 @@ def use_cassette(
     provenance: Mapping[str, str] | None = None,
     secrets: frozenset[str] = frozenset(),
 ) -> Iterator[Tape]:
-    """Play ``path``, or record it anew with ``provenance`` (REQUIRED_FACTS, model hash, …) inside.
+    """Play ``path``, or record it again with ``provenance`` (REQUIRED_FACTS, model hash, …) inside.
 
-    ``secrets`` are values that this process knows; a recording that shows one, or what has the format of
-    one, is not written, nor is one whose block raised: the old cassette stays.
+    ``secrets`` are values that this process knows. A recording that shows one, or text in a secret's
+    format, is not written, nor is one whose block raised: the old cassette stays.
 
-    Raises CassetteMismatch, also where the block swallowed one that was raised inside it;
-    ConfigurationError where the file is missing, holds nothing, or vcrpy is not installed, where a
-    recording shows a secret or does not say what it is.
+    Raises CassetteMismatch, also if the block swallowed one that was raised inside it; ConfigurationError
+    if the file is missing or holds nothing, if vcrpy is not installed, or if a recording shows a secret or
+    lacks facts.
     """
     _check(path, provenance or {}, record=record)
     # A recording replaces the old one only when it is whole.
-    place = path.with_name(f"{path.name}.recording") if record else path
+    cassette_path = path.with_name(f"{path.name}.recording") if record else path
     if record:
-        place.unlink(missing_ok=True)
+        cassette_path.unlink(missing_ok=True)
     tape = Tape()
     context = _strict_cassette(tape, recording=record).use(
-        path=str(place),
+        path=str(cassette_path),
         record_mode=_record_mode(recording=record),
         match_on=_matchers(),
         before_record_request=_scrub_request,
@@ -226,11 +229,11 @@ def use_cassette(
                 kind="not_all_sent",
             )
     if record:
-        place.replace(path)
+        cassette_path.replace(path)
 
 
 def recorded_nonces() -> NonceSource:
-    """The nonces that recordings use: the same at each run, so that requests are too."""
+    """Return a source of the nonces that recordings use: the same in each run, so that requests are too."""
     count = 0
 
     def nonce() -> str:
@@ -243,7 +246,7 @@ def recorded_nonces() -> NonceSource:
 
 @contextmanager
 def replayed_author(path: Path) -> Iterator[LanguageModel]:
-    """A ClaudeModel whose traffic comes from a cassette, labelled as replayed."""
+    """Yield a ClaudeModel whose traffic comes from a cassette, labelled as replayed."""
     from fallback_plugins.messages_api.model import ClaudeModel
 
     with use_cassette(path) as tape:
@@ -257,7 +260,7 @@ def replayed_author(path: Path) -> Iterator[LanguageModel]:
 
 
 def check_extra() -> None:
-    """Raises ConfigurationError if vcrpy is not installed."""
+    """Raise ConfigurationError if vcrpy is not installed."""
     if find_spec("vcr") is None:
         raise ConfigurationError(
             "Recorded traffic needs vcrpy, which is not installed.",
@@ -271,7 +274,7 @@ def _strict_cassette(tape: Tape, *, recording: bool) -> "type[Cassette]":
     from vcr.cassette import Cassette
 
     class Strict(Cassette):  # type: ignore[misc] # vcrpy has no types
-        """Asked once for each request, before anything is sent."""
+        """A cassette that is checked once per request, before anything is sent."""
 
         def can_play_response_for(self, request: Any) -> bool:
             tape.requests.append(_sent_request(request))
@@ -299,7 +302,7 @@ def _check(path: Path, provenance: Mapping[str, str], *, record: bool) -> None:
 
 
 def _check_bodies(cassette: Any, path: Path, secrets: frozenset[str]) -> None:
-    """What is no header goes into the file as it is, so none of it may be a secret."""
+    """Check that bodies and addresses show no secret: unlike headers, they go into the file unchanged."""
     bodies: list[bytes | str] = [request.body or b"" for request in cassette.requests]
     bodies += [request.uri for request in cassette.requests]
     bodies += [response["body"]["string"] for response in cassette.responses]
@@ -313,7 +316,7 @@ def _check_bodies(cassette: Any, path: Path, secrets: frozenset[str]) -> None:
 
 @contextmanager
 def _opened(context: Any, path: Path) -> Iterator[Any]:
-    """The cassette; what is no cassette is said before the block begins."""
+    """Yield the cassette. Raises ConfigurationError, before the block, if the file is not a cassette."""
     import yaml
 
     with ExitStack() as stack:
@@ -327,7 +330,7 @@ def _opened(context: Any, path: Path) -> Iterator[Any]:
 
 
 def _provenance(cassette: Any, path: Path, of_recording: Mapping[str, str]) -> Mapping[str, str]:
-    """Stored by a recording, demanded of a replay: nothing is replayed that doesn't say what it is."""
+    """Return the facts that a recording stores, or that a replay must have to be played."""
     from vcr.errors import MissingMetadataError
 
     try:
@@ -353,12 +356,14 @@ def _matchers() -> tuple[Any, ...]:
 
 
 def _scrub_request(request: Any) -> Any:
-    kept = {name: value for name, value in request.headers.items() if name.lower() in KEPT_HEADERS}
+    headers = {
+        name: value for name, value in request.headers.items() if name.lower() in KEPT_HEADERS
+    }
     parts = urlsplit(request.uri)
-    scrubbed = type(request)(request.method, request.uri, request.body, kept)
-    # What a gateway has in front of the API's own path is its address too, and may be a key.
-    own = parts.path[max(0, parts.path.rfind(_API_ROOT)) :]
-    scrubbed.uri = parts._replace(scheme="http", netloc=NEUTRAL_HOST, path=own).geturl()
+    scrubbed = type(request)(request.method, request.uri, request.body, headers)
+    # The path that a gateway has before the API's own is part of its address too, and may be a key.
+    api_path = parts.path[max(0, parts.path.rfind(_API_ROOT)) :]
+    scrubbed.uri = parts._replace(scheme="http", netloc=NEUTRAL_HOST, path=api_path).geturl()
     return scrubbed
 
 
@@ -373,12 +378,12 @@ def _scrub_response(response: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_server_path(body: bytes) -> bytes:
-    """A local server names its model by the file's place, which is nobody's business."""
+    """Remove the folder from a model's name: a local server's is the file's path, which is private."""
     return _MODEL_PATH.sub(rb"\1\2", body)
 
 
 def _mismatch(cassette: Any, sent: list[SentRequest]) -> CassetteMismatch:
-    """Against the recording's request of the same number: traffic is a sequence."""
+    """Return the mismatch with the recorded request of the same number: traffic is a sequence."""
     number, kind = len(sent), "another_request"
     name = Path(cassette.path).name
     if number > len(cassette):

@@ -1,6 +1,6 @@
-"""The demo's repositories: two real projects from the package registries, two that we wrote.
+"""The demo's repositories: two real projects from the package registries, two written for the demo.
 
-What comes from a registry is checked against the digest written here before anything is done with it.
+A download from a registry is checked against the digest written here before it is used.
 """
 
 import base64
@@ -18,7 +18,7 @@ from fallback_tier.errors import ToolFailedError
 from fallback_tier.execution import ClientRunner, CommandResult
 from fallback_tier.gates.builtin.proof_given import Proof
 
-#: A registry download or a lock refresh; slow links exist.
+#: Timeout in seconds of a registry download or a lock refresh; slow links exist.
 CLIENT_TIMEOUT_S = 300.0
 
 RC = "rc@1.2.8"
@@ -43,55 +43,55 @@ _AUTHOR = {
 
 
 def flaw_test(name: str) -> Proof:
-    """A test of the flaw, one of ours, laid over the project for its own run only."""
+    """Return a test of the vulnerability, which is laid over the project for its own run only."""
     with shipped(f"proofs/{name}") as path:
         return Proof(("python", "-m", "unittest", "flaw_test"), {"flaw_test.py": path.read_bytes()})
 
 
-def fetch_rc(place: Path, clients: ClientRunner) -> None:
-    """npm's ``rc`` with a lock that holds the vulnerable ``ini``, as it did for years."""
-    download = _download_folder(place)
+def fetch_rc(project_dir: Path, clients: ClientRunner) -> None:
+    """Fetch npm's ``rc`` with a lock that holds the vulnerable ``ini``, as it did for years."""
+    download = _download_folder(project_dir)
     _ok(_run(clients, "npm", ["pack", "--silent", RC], download))
-    _unpack(_checked(next(download.glob("*.tgz")), "sha512", RC_SHA512), place)
-    manifest = (place / "package.json").read_bytes()
+    _unpack(_checked(next(download.glob("*.tgz")), "sha512", RC_SHA512), project_dir)
+    manifest = (project_dir / "package.json").read_bytes()
     lock_only = ["install", "--package-lock-only", "--ignore-scripts", "--no-audit", "--no-fund"]
-    _ok(_run(clients, "npm", [*lock_only, RC_VULNERABLE], place))
-    (place / "package.json").write_bytes(manifest)
-    _ok(_run(clients, "npm", lock_only, place))
-    commit(place, clients)
+    _ok(_run(clients, "npm", [*lock_only, RC_VULNERABLE], project_dir))
+    (project_dir / "package.json").write_bytes(manifest)
+    _ok(_run(clients, "npm", lock_only, project_dir))
+    commit(project_dir, clients)
 
 
-def fetch_flask(place: Path, clients: ClientRunner) -> None:
-    """Flask 3.1.2 as released: its own lock holds the vulnerable Werkzeug 3.1.3."""
-    download = _download_folder(place)
+def fetch_flask(project_dir: Path, clients: ClientRunner) -> None:
+    """Fetch Flask 3.1.2 as released: its own lock holds the vulnerable Werkzeug 3.1.3."""
+    download = _download_folder(project_dir)
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:"]
     settings = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
     _ok(_run(clients, pip[0], [*pip[1:], FLASK], download, settings))
-    _unpack(_checked(next(download.glob("*.tar.gz")), "sha256", FLASK_SHA256), place)
-    # Same versions, in the spelling of this machine's uv and registry: the fix's diff then shows
-    # the fix, and not a newer lock format.
-    _ok(_run(clients, "uv", ["lock", "--quiet"], place))
-    commit(place, clients)
+    _unpack(_checked(next(download.glob("*.tar.gz")), "sha256", FLASK_SHA256), project_dir)
+    # Same versions, in the format of this machine's uv and registry: the fix's diff then shows the fix, and
+    # not a newer lock format.
+    _ok(_run(clients, "uv", ["lock", "--quiet"], project_dir))
+    commit(project_dir, clients)
 
 
 @contextmanager
 def shipped(name: str) -> Iterator[Path]:
-    """A file or folder of the demo's own, on disk."""
+    """Yield a file or folder of the demo as a path on disk."""
     with as_file(files("fallback_tier.demo") / name) as path:
         yield path
 
 
-def copy_project(name: str, place: Path, clients: ClientRunner) -> None:
-    """One of the projects that we wrote, as a repository."""
+def copy_project(name: str, project_dir: Path, clients: ClientRunner) -> None:
+    """Copy one of the projects written for the demo, as a repository."""
     with shipped(f"projects/{name}") as source:
-        shutil.copytree(source, place, ignore=shutil.ignore_patterns("__pycache__"))
-    commit(place, clients)
+        shutil.copytree(source, project_dir, ignore=shutil.ignore_patterns("__pycache__"))
+    commit(project_dir, clients)
 
 
-def commit(place: Path, clients: ClientRunner) -> None:
-    """Everything in one commit."""
+def commit(project_dir: Path, clients: ClientRunner) -> None:
+    """Make a repository with everything in one commit."""
     for args in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "as found"]):
-        _ok(_run(clients, "git", args, place, _AUTHOR))
+        _ok(_run(clients, "git", args, project_dir, _AUTHOR))
 
 
 def _run(
@@ -113,8 +113,8 @@ def _ok(result: CommandResult) -> None:
         )
 
 
-def _download_folder(place: Path) -> Path:
-    folder = place.with_name(f"{place.name}-download")
+def _download_folder(project_dir: Path) -> Path:
+    folder = project_dir.with_name(f"{project_dir.name}-download")
     folder.mkdir(parents=True)
     return folder
 
@@ -130,11 +130,11 @@ def _checked(archive: Path, algorithm: str, expected: str) -> Path:
     return archive
 
 
-def _unpack(archive: Path, place: Path) -> None:
-    """Without the archive's own top folder."""
+def _unpack(archive: Path, project_dir: Path) -> None:
+    """Unpack an archive without its own top folder."""
     scratch = archive.parent / "unpacked"
     with tarfile.open(archive) as tar:
-        # Python before 3.11.4 has no filters; the digest says what is in the archive, filter or none.
+        # Python before 3.11.4 has no filters; the digest ensures the content, with or without a filter.
         tar.extraction_filter = getattr(tarfile, "data_filter", None)
         tar.extractall(scratch)  # noqa: S202 (checked by its digest)
-    next(scratch.iterdir()).rename(place)
+    next(scratch.iterdir()).rename(project_dir)

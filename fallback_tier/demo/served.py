@@ -1,7 +1,7 @@
-"""``fallback-tier serve --demo``: the portal over a record with questions to decide.
+"""``fallback-tier serve --demo``: the portal over an audit trail with questions to decide.
 
-The fixes are real, with real gates in the sandbox; only the model is scripted: its plans stand below. So
-the record is what any service's would be, and says of each answer that it was scripted.
+The fixes are real, with real gates in the sandbox; only the model is scripted, with the plans below. So the
+audit trail is what any service's would be, and records of each answer that it was scripted.
 """
 
 import argparse
@@ -29,19 +29,19 @@ _ADVISORY = "advisories/DEMO-2026-0002.json"
 
 _UNLIMITED = BudgetLimits()
 
-#: A call would pass that at once.
+#: A call would exceed this at once.
 _NO_TOKENS = 1_000
 
 
 def _plan(new: str, why: str) -> dict[str, Any]:
-    """What a model answers: one edit of the function that hands a value to eval."""
+    """Return a model's answer: one edit of the function that passes a value to eval."""
     edit = {"path": "knobfile.py", "old": "    return eval(text.strip())", "new": f"    {new}"}
     return {"action": "source_edit", "edits": [edit], "rationale": why, "citations": []}
 
 
 @dataclass(frozen=True)
 class Case:
-    """A repository, what its model answers, and what comes of it."""
+    """A repository, its model's answers, and the result."""
 
     repository: str
     comes: str
@@ -86,11 +86,11 @@ CASES = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Make the record, then serve it until a signal; without ``--state-dir`` it is gone at the end."""
+    """Make the audit trail, then serve it until a signal. Without ``--state-dir`` it is removed then."""
     check_extra()
-    given = arguments.state_dir
+    state_dir = arguments.state_dir
     root = Path(tempfile.mkdtemp(prefix="fallback-tier-demo-"))
-    state = Path(given) if given else root / "state"
+    state = Path(state_dir) if state_dir else root / "state"
     keys = arguments.keys or str(root / "keys")
     try:
         for number, case in enumerate(CASES, start=1):
@@ -104,11 +104,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def play(case: Case, repositories: Path, state: Path, keys: Path) -> None:
-    """One fix, to its end."""
+    """Run one fix to its end."""
     clients = SubprocessClients()
-    place = repositories / case.repository
-    place.parent.mkdir(parents=True, exist_ok=True)
-    copy_project("retry", place, clients)
+    repository = repositories / case.repository
+    repository.parent.mkdir(parents=True, exist_ok=True)
+    copy_project("retry", repository, clients)
     with shipped(_ADVISORY) as path:
         advisory = load_advisory(path)
     configuration = Configuration(
@@ -118,6 +118,6 @@ def play(case: Case, repositories: Path, state: Path, keys: Path) -> None:
         proof=flaw_test("retry.py") if case.proof else None,
     )
     with open_services(configuration, author=ScriptedModel(case.answers)) as services:
-        inputs = services.inputs(advisory, place, fix_id=f"demo-{case.repository}")
+        inputs = services.inputs(advisory, repository, fix_id=f"demo-{case.repository}")
         parts = fix_parts(services, advisory, lambda _: None, repo=inputs.repo_ctx)
         run_fix(parts, inputs.advisory, inputs.repo_ctx, inputs.recipe_selection)

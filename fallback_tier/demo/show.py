@@ -1,4 +1,4 @@
-"""``fallback-tier demo``: the main job on real input, and what is replayed said plainly."""
+"""``fallback-tier demo``: the main job on real input; what is replayed is labelled."""
 
 import argparse
 import shutil
@@ -41,8 +41,8 @@ RETRY_FIX = "demo-retry"
 
 @dataclass(frozen=True)
 class Scene:
-    """One fix of the demo. ``fetch`` puts a committed repository at a path. ``proof``: the file of ours
-    that shows the flaw, where a fix is shown by no version."""
+    """One fix of the demo. ``fetch`` puts a committed repository at a path. ``proof``: the demo's file that
+    shows the vulnerability, if no version shows the fix."""
 
     title: str
     about: str
@@ -95,17 +95,17 @@ def run(arguments: argparse.Namespace) -> int:
     is left out, and named. Raises ConfigurationError if the extra is not installed."""
     check_extra()
     console = Console()
-    kept = Path(arguments.keep).absolute() if arguments.keep else None
-    without = left_out()
-    for scene in without:
+    keep_dir = Path(arguments.keep).absolute() if arguments.keep else None
+    skipped = left_out()
+    for scene in skipped:
         console.print(f"left out, since node or npm is not on PATH: {scene.title}")
-    check_caches(SubprocessClients(), ("PyPI",) if without else ("npm", "PyPI"), offline=False)
-    root = kept or Path(tempfile.mkdtemp(prefix="fallback-tier-demo-"))
+    check_caches(SubprocessClients(), ("PyPI",) if skipped else ("npm", "PyPI"), offline=False)
+    root = keep_dir or Path(tempfile.mkdtemp(prefix="fallback-tier-demo-"))
     root.mkdir(parents=True, exist_ok=True)
     try:
-        return Demo(root, console, without=without).run()
+        return Demo(root, console, without=skipped).run()
     finally:
-        if kept is None:
+        if keep_dir is None:
             shutil.rmtree(root, ignore_errors=True)
 
 
@@ -116,7 +116,7 @@ def left_out() -> tuple[Scene, ...]:
 
 
 class Demo:
-    """The scenes over one folder, but for those ``without``."""
+    """The scenes in one folder, except those ``without``."""
 
     def __init__(self, root: Path, console: Console, without: Sequence[Scene] = ()) -> None:
         self._without = without
@@ -127,7 +127,7 @@ class Demo:
         self._clients = SubprocessClients()
 
     def run(self) -> int:
-        """All of it; an exit code."""
+        """Run all of it; return an exit code."""
         fixed = [self._play(scene) for scene in (NPM, PYTHON) if scene not in self._without]
         fixed += [self._play_with_example(), self._play_retry()]
         intact = self._show_trail()
@@ -152,9 +152,9 @@ class Demo:
         nonces: NonceSource = random_nonce,
     ) -> bool:
         self._console.print(Panel(scene.about, title=scene.title, title_align="left"))
-        place = self._root / scene.fix_id
+        repository = self._root / scene.fix_id
         with self._console.status("fetching the project …"):
-            scene.fetch(place, self._clients)
+            scene.fetch(repository, self._clients)
         with shipped(f"advisories/{scene.advisory}.json") as path:
             advisory = load_advisory(path)
         configuration = Configuration(
@@ -164,7 +164,7 @@ class Demo:
             proof=flaw_test(scene.proof) if scene.proof else None,
         )
         with open_services(configuration, nonces=nonces, author=author) as services:
-            inputs = services.inputs(advisory, place, fix_id=scene.fix_id)
+            inputs = services.inputs(advisory, repository, fix_id=scene.fix_id)
             with FixProgress(self._console) as progress:
                 parts = fix_parts(
                     services, advisory, progress, repo=inputs.repo_ctx, report=progress.report
@@ -186,7 +186,7 @@ class Demo:
             return self.play_retry(author)
 
     def play_retry(self, author: LanguageModel) -> bool:
-        """Scene 4 with any author: also what records its traffic."""
+        """Play scene 4 with any author; its traffic is also recorded with this."""
         return self._play(RETRY, examples=self._examples(), author=author, nonces=recorded_nonces())
 
     def _examples(self) -> Path:
@@ -215,7 +215,7 @@ class Demo:
         return checked.ok
 
     def _tamper(self) -> bool:
-        """Change one byte of a copy, behind the store's back: ``verify`` must say which event."""
+        """Change one byte of a copy without the store: ``verify`` must report which event."""
         copy = self._root / "tampered"  # a file like any other: SQLite has not opened it yet
         with closing(open_readonly(audit_db(self._state))) as reader:
             reader.copy_to(copy)

@@ -1,6 +1,6 @@
-"""A proved patch as a commit on a branch of its own; the user's branch, index and files stay as they are.
+"""A proved patch as a commit on a separate branch; the user's branch, index and files stay as they are.
 
-Made with git's plumbing (gitglossary(7)): an index of its own, a tree, a commit, a reference that must not
+Made with git's plumbing (gitglossary(7)): a private index, a tree, a commit, a reference that must not
 exist yet. No hook runs, and nothing is checked out.
 """
 
@@ -20,14 +20,14 @@ from fallback_tier.handover.private_index import PrivateIndex, private_index
 from fallback_tier.outcome import Applied
 from fallback_tier.repo import RepoContext
 
-#: Of the advisories in a branch's name: what a list of branches shows whole. git keeps a reference in a
-#: file (255 bytes a name, and ".lock"), and GitHub takes 255 bytes of a branch.
+#: Most characters of the advisories in a branch's name: what a list of branches shows whole. git keeps a
+#: reference in a file (255 bytes per name, and ".lock"), and GitHub accepts 255 bytes of a branch.
 _MAX_NAME_CHARS = 60
 
-#: Of a longer name's advisory, and of the digest that tells its advisories apart (hexadecimal digits).
+#: Of a longer name: characters of the first advisory, and hexadecimal digits of a digest of all.
 _FIRST_CHARS, _DIGEST_CHARS = 40, 8
 
-#: Of a line of a message: what people's terminals show whole.
+#: Most characters of a line of a message: what people's terminals show whole.
 _MAX_LINE_CHARS = 200
 
 _FOREIGN = re.compile(r"[^A-Za-z0-9._+-]+")
@@ -35,7 +35,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9]+")
 
 
 def committed_as(delivered: PatchDelivered) -> Committed | None:
-    """Where it was committed, by the record; None: it went elsewhere."""
+    """Return the commit to which a patch was delivered, or None if it was delivered elsewhere."""
     if delivered.place is not DeliveryPlace.BRANCH:
         return None
     branch, _, commit = (delivered.reference or "").partition(" ")
@@ -53,9 +53,9 @@ def branch_for(
 
 def _words_of(ids: Sequence[str]) -> str:
     """Return the advisories as part of a branch's name: all, or the first, how many more, and a digest."""
-    words = "-".join(_PLAIN.findall("-".join(ids))) or "advisory"
-    if len(words) <= _MAX_NAME_CHARS:
-        return words
+    joined = "-".join(_PLAIN.findall("-".join(ids))) or "advisory"
+    if len(joined) <= _MAX_NAME_CHARS:
+        return joined
     first = "-".join(_PLAIN.findall(ids[0]))[:_FIRST_CHARS] or "advisory"
     more = f"-and-{len(ids) - 1}-more" if len(ids) > 1 else ""
     digest = hashlib.sha256("\0".join(ids).encode("utf-8", "surrogatepass")).hexdigest()
@@ -63,15 +63,15 @@ def _words_of(ids: Sequence[str]) -> str:
 
 
 def commit_message(fixes: Sequence[tuple[WithPatch, Advisory]]) -> str:
-    """Return a title, what it is about, and trailers (git-interpret-trailers(1)). Not the advisories' own
-    text: a forge acts on some ("closes #1")."""
-    about, trailers = [], []
+    """Return a title, what it is about, and trailers (git-interpret-trailers(1)). The advisories' own text
+    is left out: a forge acts on some of it ("closes #1")."""
+    lines, trailers = [], []
     for result, advisory in fixes:
-        message = headline(result)
+        outcome = headline(result)
         for record in advisory.records:
-            some = f"in part only, something of it stays affected; {message}"
-            about.append(
-                f"{_plain(record.id)}: {some if record.id in advisory.in_part else message}."
+            partial = f"in part only, something of it stays affected; {outcome}"
+            lines.append(
+                f"{_plain(record.id)}: {partial if record.id in advisory.in_part else outcome}."
             )
         trailers.append(f"Fallback-Tier-Fix: {_plain(result.fix_id)}")
         trailers.append(f"Fallback-Tier-Patch: {result.application.patch_sha256}")
@@ -80,19 +80,19 @@ def commit_message(fixes: Sequence[tuple[WithPatch, Advisory]]) -> str:
         _plain(result.advisory_id) + (" in part" if advisory.in_part else "")
         for result, advisory in fixes
     )
-    return "\n".join([title[:_MAX_LINE_CHARS], "", *about, "", *trailers, ""])
+    return "\n".join([title[:_MAX_LINE_CHARS], "", *lines, "", *trailers, ""])
 
 
 def _plain(identifier: str) -> str:
-    """A foreign identifier, of letters, digits and what stands between them in such names."""
+    """Return a foreign identifier with letters, digits and the punctuation of such names alone."""
     return _FOREIGN.sub("-", identifier)[:_MAX_LINE_CHARS]
 
 
 def check_branch(branch: str, repo: RepoContext, clients: ClientRunner) -> None:
-    """Check, before the work, that this branch can be made; one with a single commit on the base is left to
-    ``commit_to_branch``. Raises ConfigurationError: no valid name, it exists, git does not know who
-    commits."""
-    # The first alone would take `@{-1}`, a name for another one; the second alone `-x`.
+    """Check, before the work, that this branch can be made. A branch with a single commit on the base is
+    left to ``commit_to_branch``. Raises ConfigurationError if the name is not valid, the branch exists,
+    another branch's name is in the way, or git does not know who commits."""
+    # The first form alone would accept `@{-1}`, a name for another branch; the second alone `-x`.
     formats = (["--branch", branch], [f"refs/heads/{branch}"])
     if not all(_ask(repo, clients, ["check-ref-format", *form]) for form in formats):
         raise ConfigurationError(
@@ -106,9 +106,9 @@ def check_branch(branch: str, repo: RepoContext, clients: ClientRunner) -> None:
             next_step="Name another with --commit BRANCH, or remove it: `git branch -D`.",
             kind="branch_taken",
         )
-    if (other := _in_the_way(branch, repo, clients)) is not None:
+    if (blocking := _in_the_way(branch, repo, clients)) is not None:
         raise ConfigurationError(
-            f"{repo.root} has a branch {other!r}, and git can't keep {branch!r} beside it.",
+            f"{repo.root} has a branch {blocking!r}, and git can't keep {branch!r} beside it.",
             next_step="Name another with --commit BRANCH, or rename that one: `git branch -m`.",
             kind="branch_in_the_way",
         )
@@ -123,7 +123,7 @@ def check_branch(branch: str, repo: RepoContext, clients: ClientRunner) -> None:
 def commit_to_branch(
     application: Applied, message: str, branch: str, repo: RepoContext, clients: ClientRunner
 ) -> Committed:
-    """Commit the patch on the base commit as ``branch``; an existing branch that holds just that is
+    """Commit the patch on the base commit as ``branch``. If an existing branch holds just that, it is
     returned instead. Raises PatchError if ``branch`` holds something else or git refuses: then there is no
     new branch (git removes unreferenced objects in time)."""
     try:
@@ -140,10 +140,10 @@ def commit_to_branch(
 def _committed(
     application: Applied, message: str, branch: str, repo: RepoContext, clients: ClientRunner
 ) -> Committed:
-    with private_index(application, repo, clients) as its:
-        its.apply()
-        tree = its.git("write-tree").strip()
-        changed = its.git(
+    with private_index(application, repo, clients) as index:
+        index.apply()
+        tree = index.git("write-tree").strip()
+        changed = index.git(
             "diff-tree", "-r", "-z", "--name-only", "--no-renames", repo.base_commit, tree
         )
         if set(filter(None, changed.split("\0"))) != set(application.files):
@@ -152,47 +152,52 @@ def _committed(
                 next_step="Apply the proved patch from the evidence store by hand, and report this.",
                 kind="other_changes",
             )
-        # An earlier run may have made it, or an earlier process, stopped between this and its record.
-        if (same := _holding(tree, branch, its, repo)) is not None:
-            return same
+        # An earlier run may have made it, or an earlier process that was stopped before it was recorded.
+        if (existing := _holding(tree, branch, index, repo)) is not None:
+            return existing
         if _has(branch, repo, clients):
             raise PatchError(
                 f"{repo.root} has a branch {branch!r} already, with something else than this patch on it.",
                 next_step="Name another with --commit BRANCH, or remove it: `git branch -D`.",
                 kind="branch_taken",
             )
-        words = its.tree.parent / "message"
-        words.write_text(message, encoding="utf-8")
-        commit = its.git("commit-tree", tree, "-p", repo.base_commit, "-F", str(words)).strip()
-        absent = "0" * len(commit)  # git's name of "no object": the reference must not be there yet
-        its.git("update-ref", f"refs/heads/{branch}", commit, absent)
+        message_file = index.tree.parent / "message"
+        message_file.write_text(message, encoding="utf-8")
+        commit = index.git(
+            "commit-tree", tree, "-p", repo.base_commit, "-F", str(message_file)
+        ).strip()
+        absent = "0" * len(commit)  # git's name of "no object": the reference must not exist yet
+        index.git("update-ref", f"refs/heads/{branch}", commit, absent)
     return Committed(branch=branch, commit=commit)
 
 
-def _holding(tree: str, branch: str, its: PrivateIndex, repo: RepoContext) -> Committed | None:
-    """A branch that is one commit on top of the base, with this tree; ``branch`` before all others."""
+def _holding(tree: str, branch: str, index: PrivateIndex, repo: RepoContext) -> Committed | None:
+    """Return a branch that is one commit on top of the base, with this tree, or None; ``branch`` before all
+    others."""
     form = "--format=%(tree) %(parent) %(objectname) %(refname:lstrip=2)"
-    heads = (line.split(" ") for line in its.git("for-each-ref", form, "refs/heads/").splitlines())
-    same = [
+    heads = (
+        line.split(" ") for line in index.git("for-each-ref", form, "refs/heads/").splitlines()
+    )
+    branches = [
         Committed(branch=name, commit=commit, existed=True)
-        for of, *parents, commit, name in heads
-        if (of, parents) == (tree, [repo.base_commit])
+        for head_tree, *parents, commit, name in heads
+        if (head_tree, parents) == (tree, [repo.base_commit])
     ]
-    return min(same, key=lambda it: it.branch != branch, default=None)
+    return min(branches, key=lambda committed: committed.branch != branch, default=None)
 
 
 def _is_on_base(branch: str, repo: RepoContext, clients: ClientRunner) -> bool:
-    """Is it one commit on top of the base commit?"""
-    asked = ["log", "-1", "--format=%P", f"refs/heads/{branch}"]
-    return git(clients, repo.root, asked, USERS_CONFIGURATION).strip() == repo.base_commit
+    """Return whether the branch is one commit on top of the base commit."""
+    args = ["log", "-1", "--format=%P", f"refs/heads/{branch}"]
+    return git(clients, repo.root, args, USERS_CONFIGURATION).strip() == repo.base_commit
 
 
 def _in_the_way(branch: str, repo: RepoContext, clients: ClientRunner) -> str | None:
-    """A branch whose name is a folder of this one's, or the other way round."""
+    """Return a branch whose name is a folder of this one's, or the other way round, or None."""
     parts = branch.split("/")
     above = ("/".join(parts[:count]) for count in range(1, len(parts)))
-    listed = ["for-each-ref", "--count=1", "--format=%(refname:lstrip=2)", f"refs/heads/{branch}/"]
-    below = git(clients, repo.root, listed, USERS_CONFIGURATION).strip()
+    args = ["for-each-ref", "--count=1", "--format=%(refname:lstrip=2)", f"refs/heads/{branch}/"]
+    below = git(clients, repo.root, args, USERS_CONFIGURATION).strip()
     return next((name for name in above if _has(name, repo, clients)), below or None)
 
 

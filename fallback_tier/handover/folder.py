@@ -1,4 +1,4 @@
-"""Everything about a verified fix in one folder, for whoever merges it: written whole, or not at all."""
+"""A folder with everything about a verified fix, for its merger: written whole, or not at all."""
 
 import json
 import os
@@ -38,51 +38,51 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 
-#: One line of untrusted text: a sentence of a gate, a test's name.
+#: Most characters of one line of untrusted text: a sentence of a gate, a test's name.
 MAX_INLINE_CHARS = 300
 
 _BACKTICKS = re.compile(r"`+")
 
-#: What the largest forge takes of a body (GitHub: 65,536 characters).
+#: Most characters of a body: the limit of the largest forge (GitHub: 65,536).
 MAX_BODY_CHARS = 65_536
 
-#: Of a failed attempt's summary: enough to see why it failed; the audit trail has all of it.
+#: Characters of a failed attempt's summary: enough to see why it failed; the audit trail has all of it.
 _SUMMARY_CHARS = 1_500
 
-#: One list of a body. All that one body can have fit together, so that no list pushes another section out.
+#: Characters of one list of a body. All lists fit together, so that none pushes another section out.
 _LIST_CHARS = 3_000
 
-#: The gates' list, and that of a run's other advisories.
+#: Characters of the gates' list, and of that of a run's other advisories.
 _LONG_LIST_CHARS = 6_000
 
-#: Reasons of an advisory that is not part of a change.
+#: Most reasons that are shown of an advisory that is not part of a change.
 _MAX_REASONS = 2
 
-#: Files, and advisories that are delivered together, by name.
+#: Most files, and advisories that are delivered together, that are named.
 _MAX_NAMED = 10
 
-#: Projects whose tests were not judged, each with its last output and the setting that would judge them.
+#: Most projects whose tests were not judged, each with its last output and a setting that would judge it.
 _MAX_UNJUDGED = 3
 
 _CUT = "\n\n*(cut: the audit trail has all of it)*\n"
 
 
 def inline(text: str) -> str:
-    """One line, as a code span. Its fence is longer than any run of backticks inside."""
+    """Return text as one line, a code span. Its fence is longer than any run of backticks inside."""
     flat = " ".join(visible(text, lines=True).split())
     if len(flat) > MAX_INLINE_CHARS:
         flat = f"{flat[:MAX_INLINE_CHARS]}…"
     if not flat:
         return "(nothing)"
     fence = "`" * (_longest(flat) + 1)
-    # One space is taken off each side by the renderer, where both are there.
+    # The renderer strips one space from each side, if both are there.
     return (
         f"{fence} {flat} {fence}" if flat[0] == "`" or flat[-1] == "`" else f"{fence}{flat}{fence}"
     )
 
 
 def block(text: str, language: str = "") -> str:
-    """Several lines, as a fenced block."""
+    """Return several lines as a fenced block."""
     shown = visible(text, lines=True)
     fence = "`" * max(3, _longest(shown) + 1)
     return f"{fence}{language}\n{shown.rstrip()}\n{fence}"
@@ -104,8 +104,8 @@ def _longest(text: str) -> int:
 
 
 class OtherAdvisory(NamedTuple):
-    """An advisory of the same run that a patch is not about. ``end``: how it ended, in our words;
-    ``reasons``: why, in sentences that quote others."""
+    """An advisory of the same run that a patch is not about. ``end``: how it ended, in the product's words;
+    ``reasons``: why, in sentences that quote foreign text."""
 
     id: str
     end: str
@@ -114,7 +114,7 @@ class OtherAdvisory(NamedTuple):
 
 @dataclass(frozen=True)
 class Subject:
-    """What a body is about. ``proof``: the command line of the proof test, where one was given.
+    """The subject of a body. ``proof``: the command line of the proof test, if one was given.
     ``sandboxed``: all gates ran in a sandbox. ``others``: advisories of the run that its delivery does not
     fix; ``together``: those that another part of its delivery fixes."""
 
@@ -135,14 +135,14 @@ def _other_line(other: OtherAdvisory) -> str:
 
 
 def pull_request_body(subject: Subject) -> str:
-    """Markdown of at most MAX_BODY_CHARS characters."""
+    """Return the body: Markdown of at most MAX_BODY_CHARS characters."""
     result = subject.result
     remediation = result.application.remediation
-    of_recipe = remediation.notes if remediation is not None else ()
+    recipe_notes = remediation.notes if remediation is not None else ()
     unjudged = [
-        (lines, entry_for(one.command or "YOUR TEST COMMAND", one.project))
-        for one in tests_of(result.verdicts)
-        if (lines := tests_lines(one))
+        (lines, entry_for(tests.command or "YOUR TEST COMMAND", tests.project))
+        for tests in tests_of(result.verdicts)
+        if (lines := tests_lines(tests))
     ]
     text = _template().render(
         subject=subject,
@@ -162,7 +162,7 @@ def pull_request_body(subject: Subject) -> str:
         trail=f"`fallback-tier audit show {result.fix_id}`",
         tests_level=tests_level_of(result.verdicts),
         projects=[proof_of(project) for project in projects_of(result.verdicts)],
-        notes=tuple(dict.fromkeys((*of_recipe, *notes_of(result.verdicts)))),
+        notes=tuple(dict.fromkeys((*recipe_notes, *notes_of(result.verdicts)))),
         gates=[
             (
                 verdict,
@@ -191,7 +191,7 @@ def _template() -> "Template":
 
     environment = Environment(
         undefined=StrictUndefined,
-        # Markdown, not HTML: what is not ours goes through the filter `code`.
+        # Markdown, not HTML: foreign text goes through the filter `code`.
         autoescape=False,  # noqa: S701
         trim_blocks=True,
         lstrip_blocks=True,
@@ -223,7 +223,7 @@ def handover_files(
     others: Sequence[OtherAdvisory] = (),
     together: Sequence[str] = (),
 ) -> dict[str, str]:
-    """Return the files by name: patch, pull request's body, VEX in both formats. ``commit``: of the patch;
+    """Return the files by name: patch, pull request's body, VEX in both formats. ``commit``: the patch's;
     ``proof``: its command line; ``at``: UTC; ``sandboxed``: all gates ran in a sandbox; ``others``:
     advisories of the same run that the body names, since its delivery does not fix them; ``together``:
     those that another part of its delivery fixes."""
@@ -246,7 +246,7 @@ def handover_files(
 
 
 def check_folder(folder: Path) -> None:
-    """Can a folder be made here? Asked before the work. Raises ConfigurationError."""
+    """Check, before the work, that a folder can be made here. Raises ConfigurationError."""
     if os.path.lexists(folder):
         problem, step = "it is there already, and nothing is overwritten", "Name a new folder."
         kind = "exists"
@@ -262,15 +262,15 @@ def check_folder(folder: Path) -> None:
 
 
 def write_folder(folder: Path, files: Mapping[str, str]) -> None:
-    """Write the folder with these files (``name`` or ``folder/name``), or raise PatchError naming it and
-    leave none."""
+    """Write the folder with these files (``name`` or ``folder/name``). If that fails, raise PatchError
+    naming the folder and leave none."""
     partial = folder.with_name(f".{folder.name}.{os.getpid()}.part")
     try:
         partial.mkdir()
         for name, text in files.items():
-            place = partial / name
-            place.parent.mkdir(exist_ok=True)
-            place.write_bytes(text.encode())
+            path = partial / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(text.encode())
         partial.rename(folder)
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""How a fix with a patch ended, in one line: "fixed" never stands alone, what shows it stands beside it."""
+"""How a fix with a patch ended, in one line: "fixed" always comes with what shows it."""
 
 from fallback_audit.event_types import ProvedProject
 from fallback_audit.frozen import Frozen
@@ -14,21 +14,22 @@ _READ = {
 
 
 def headline(result: WithPatch) -> str:
-    """``fixed; versions proved, tests not run``, ``patched; tests pass; nothing shows the flaw gone``"""
+    """Return ``fixed; versions proved, tests not run``, ``patched; tests pass; nothing shows the flaw
+    gone``."""
     return headline_of(result.verdicts, is_shown=not isinstance(result, Patched))
 
 
 def proof_of(project: ProvedProject) -> str:
-    """``requirements.txt: idna 3.7, read from what is installed``: one project's level, in words."""
+    """Return one project's level as text: ``requirements.txt: idna 3.7, read from what is installed``."""
     versions = ", ".join(project.versions)
-    held = (
+    content = (
         f"{project.package} {versions}" if versions else f"{project.package} is not in it any more"
     )
-    return f"{project.project}: {held}, {_READ[project.proof_level]}"
+    return f"{project.project}: {content}, {_READ[project.proof_level]}"
 
 
 def status_of(result: WithPatch, gate: str) -> GateStatus | None:
-    """How a gate judged the patch; None where it was not among the fix's gates."""
+    """Return how a gate judged the patch, or None if it was not among the fix's gates."""
     verdict = _verdict(result, gate)
     return None if verdict is None else verdict.status
 
@@ -37,7 +38,7 @@ def _verdict(result: WithPatch, gate: str) -> GateVerdict | None:
     return next((verdict for verdict in result.verdicts if verdict.gate == gate), None)
 
 
-#: Names of tests that one signal repeats.
+#: Most names of tests in one signal.
 _NAMED_TESTS = 3
 
 
@@ -50,7 +51,7 @@ class Signal(Frozen):
 
 
 def signals(result: WithPatch) -> tuple[Signal, ...]:
-    """Return what gates saw and did not see of a fix, and what is to be looked at twice."""
+    """Return what gates saw and did not see of a fix, and what to check again."""
     return (
         _gate_signal(result, PROOF_GATE, "no proof test was given"),
         _versions(result),
@@ -60,8 +61,8 @@ def signals(result: WithPatch) -> tuple[Signal, ...]:
 
 
 def is_shown_gone(result: WithPatch) -> bool:
-    """Return whether a gate saw the flaw gone: a proof passed, or a client resolved a tree without it. Pins
-    don't show what gets installed, nor do passing tests."""
+    """Return whether a gate saw the vulnerability gone: a proof passed, or a client resolved a tree without
+    it. Pins don't show what gets installed, nor do passing tests."""
     if isinstance(result, Patched):
         return False
     proved = status_of(result, PROOF_GATE) is GateStatus.PASSED
@@ -77,37 +78,37 @@ def _gate_signal(result: WithPatch, gate: str, missing: str) -> Signal:
 
 
 def _words(level: ProofLevel) -> str:
-    """Return a level on versions in the words of the headline, and how they were read."""
+    """Return a level on versions as in the headline, and how they were read."""
     return f"{level.label}, {_READ[level]}"
 
 
 def _versions(result: WithPatch) -> Signal:
     in_source = None, "the flaw is in source code, so no version shows it"
-    reported = {
+    fact = {
         ProofLevel.RESOLVED_TREE: (True, _words(ProofLevel.RESOLVED_TREE)),
         ProofLevel.PINS: (None, _words(ProofLevel.PINS)),
         ProofLevel.TESTS_ONLY: (None, ProofLevel.TESTS_ONLY.label),
     }.get(result.proof_level, in_source)
-    if reported[0] and shown_by(result.verdicts) is None:
-        reported = None, "no gate could look at what is installed"
-    return Signal(name="versions", speaks_for=reported[0], detail=reported[1])
+    if fact[0] and shown_by(result.verdicts) is None:
+        fact = None, "no gate could look at what is installed"
+    return Signal(name="versions", speaks_for=fact[0], detail=fact[1])
 
 
 def _warnings(result: WithPatch) -> tuple[Signal, ...]:
     application = result.application
-    found = []
+    warnings = []
     if application.low_confidence is not None:
-        found.append(("support", application.low_confidence.reason))
+        warnings.append(("support", application.low_confidence.reason))
     if application.grounded is False and application.low_confidence is None:
-        found.append(("support", "a judge found a claim of the plan unsupported"))
+        warnings.append(("support", "a judge found a claim of the plan unsupported"))
     if application.loose_edits:
-        found.append(("edits", "an edit matched only when white space was left out"))
+        warnings.append(("edits", "an edit matched only when white space was left out"))
     flaky = sorted({test for verdict in result.verdicts for test in verdict.flaky})
     if flaky:
-        found.append(("flaky", f"tests that fail now and then: {', '.join(flaky)}"))
+        warnings.append(("flaky", f"tests that fail now and then: {', '.join(flaky)}"))
     before = sorted({test for verdict in result.verdicts for test in verdict.failing_before})
     if before:
-        message = ", ".join(before[:_NAMED_TESTS])
+        shown = ", ".join(before[:_NAMED_TESTS])
         more = f" and {len(before) - _NAMED_TESTS} more" if len(before) > _NAMED_TESTS else ""
-        found.append(("red", f"tests that failed before fail still: {message}{more}"))
-    return tuple(Signal(name=name, speaks_for=False, detail=detail) for name, detail in found)
+        warnings.append(("red", f"tests that failed before fail still: {shown}{more}"))
+    return tuple(Signal(name=name, speaks_for=False, detail=detail) for name, detail in warnings)

@@ -1,8 +1,8 @@
 """VEX statements about a verified fix and its product, in the two formats in use.
 
-OpenVEX 0.2.0 (OPENVEX-SPEC.md of the openvex project) and CycloneDX 1.6. ``fixed`` is only said where a
-gate has seen the flaw gone; a fix that passed the tests alone is *under investigation* until a person, or
-a proof test, says more.
+OpenVEX 0.2.0 (OPENVEX-SPEC.md of the openvex project) and CycloneDX 1.6. ``fixed`` is only stated if a gate
+has seen the vulnerability gone; a fix that passed the tests alone is *under investigation* until a person,
+or a proof test, shows more.
 """
 
 from collections.abc import Iterator
@@ -76,7 +76,8 @@ def product_of(
     ecosystem: str,
     commit: str | None = None,
 ) -> Product:
-    """The product of a patch: ``repository`` is the folder's name, ``commit`` where it was committed."""
+    """Return the product of a patch. ``repository``: the folder's name; ``commit``: the patch's, if it was
+    committed."""
     version = commit or f"{base_commit}+patch.{application.patch_sha256[:_SHORT]}"
     return Product(
         name=repository,
@@ -92,7 +93,7 @@ def product_of(
 
 
 def package_url(ecosystem: str, name: str, version: str) -> str:
-    """A package URL (purl-spec), as the ecosystem's rules name the package."""
+    """Return a package URL (purl-spec), with the package named by the ecosystem's rules."""
     rules = rules_of(ecosystem)
     kind, namespace, bare = (
         rules.purl_name(name) if rules else PurlName(ecosystem.lower(), "", name)
@@ -103,7 +104,7 @@ def package_url(ecosystem: str, name: str, version: str) -> str:
 
 
 def _brought(application: Applied) -> dict[str, str]:
-    """Packages and the versions that they were brought to; what left the tree has none."""
+    """Return packages and the versions that they were raised to, without packages that left the tree."""
     if application.remediation is not None:
         moves = application.remediation.moves
         return {move.package: move.after for move in moves if move.after is not None}
@@ -114,8 +115,8 @@ def _brought(application: Applied) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Statement:
-    """What is stated: this fix of these advisories, in this product, by this program, at this time.
-    ``sandboxed``: all gates ran in a sandbox."""
+    """The facts of a statement: this fix of these advisories, in this product, by this program, at this
+    time. ``sandboxed``: all gates ran in a sandbox."""
 
     result: WithPatch
     advisory: Advisory
@@ -126,16 +127,16 @@ class Statement:
 
     @property
     def identifier(self) -> str:
-        """The same for the same fix and patch, in whatever format."""
+        """An identifier that is the same for the same fix and patch, in both formats."""
         patch = self.result.application.patch_sha256
         return f"urn:uuid:{uuid5(NAMESPACE_URL, f'{_TOOL}:{self.result.fix_id}:{patch}')}"
 
     def is_fixed(self, advisory_id: str) -> bool:
-        """A gate has seen the flaw gone, wherever it was."""
+        """Return whether a gate has seen the vulnerability gone, in every place."""
         return is_shown_gone(self.result) and advisory_id not in self.advisory.in_part
 
     def grounds(self, advisory_id: str) -> str:
-        """In sentences: what was seen."""
+        """Return what was seen, in sentences."""
         gates = ", ".join(v.gate for v in self.result.verdicts if v.status.value == "passed")
         level = self.result.proof_level.label
         unseen = "no test fails at the base commit and passes now"
@@ -155,12 +156,12 @@ class Statement:
             more += f" A part of them was compared: {part}."
         for note in notes_of(self.result.verdicts):
             more += f" {note}."
-        where = "in" if self.sandboxed else "without"
-        return f"Gates passed {where} a sandbox: {gates}; proof: {level}.{more}"
+        preposition = "in" if self.sandboxed else "without"
+        return f"Gates passed {preposition} a sandbox: {gates}; proof: {level}.{more}"
 
 
 def openvex(statement: Statement) -> dict[str, Any]:
-    """One OpenVEX document: a statement for each advisory."""
+    """Return one OpenVEX document, with a statement for each advisory."""
     time = _rfc3339(statement.at)
     return {
         "@context": _OPENVEX_CONTEXT,
@@ -172,13 +173,13 @@ def openvex(statement: Statement) -> dict[str, Any]:
         "tooling": f"{_TOOL}/{statement.tool_version}",
         "statements": [
             {
-                "vulnerability": {"name": name} | ({"aliases": list(others)} if others else {}),
+                "vulnerability": {"name": name} | ({"aliases": list(aliases)} if aliases else {}),
                 "timestamp": time,
                 "products": [_product(statement, name)],
                 "status": "fixed" if statement.is_fixed(name) else "under_investigation",
                 "status_notes": statement.grounds(name),
             }
-            for name, others in _flaws(statement.advisory)
+            for name, aliases in _flaws(statement.advisory)
         ],
     }
 
@@ -187,7 +188,7 @@ def _product(statement: Statement, advisory_id: str) -> dict[str, Any]:
     """Return the product, with those of its packages that the advisory names: a reader takes each of them
     for one that had this vulnerability."""
     product = statement.product
-    named = {
+    affected = {
         (ecosystem, canonical_name(ecosystem, package))
         for record in statement.advisory.records
         if record.id == advisory_id
@@ -197,13 +198,13 @@ def _product(statement: Statement, advisory_id: str) -> dict[str, Any]:
     parts = [
         {"@id": part.purl}
         for part in product.components
-        if (part.ecosystem, canonical_name(part.ecosystem, part.name)) in named
+        if (part.ecosystem, canonical_name(part.ecosystem, part.name)) in affected
     ]
     return {"@id": product.purl} | ({"subcomponents": parts} if parts else {})
 
 
 def cyclonedx(statement: Statement) -> dict[str, Any]:
-    """One CycloneDX VEX document: the product, the packages raised in it, a vulnerability an advisory."""
+    """Return one CycloneDX VEX document: the product, its raised packages, a vulnerability per advisory."""
     product = statement.product
     return {
         "bomFormat": "CycloneDX",
@@ -239,7 +240,7 @@ def cyclonedx(statement: Statement) -> dict[str, Any]:
             {
                 "bom-ref": name,
                 "id": name,
-                "references": [{"id": other, "source": {"name": "OSV"}} for other in others],
+                "references": [{"id": alias, "source": {"name": "OSV"}} for alias in aliases],
                 "analysis": _analysis(statement, name),
                 "affects": [
                     {
@@ -250,7 +251,7 @@ def cyclonedx(statement: Statement) -> dict[str, Any]:
                     }
                 ],
             }
-            for name, others in _flaws(statement.advisory)
+            for name, aliases in _flaws(statement.advisory)
         ],
     }
 
@@ -269,7 +270,7 @@ def _affected(statement: Statement, advisory_id: str) -> str:
 
 
 def _flaws(advisory: Advisory) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Each advisory that was to be fixed, with its other names."""
+    """Yield each advisory that was to be fixed, with its other names."""
     for record in advisory.records:
         yield record.id, tuple(dict.fromkeys(a for a in record.aliases if a != record.id))
 

@@ -1,7 +1,7 @@
-"""Deliver a proved patch to the user's working tree: all of it or nothing, and nothing else.
+"""Delivery of a proved patch to the user's working tree: all of it or nothing, and nothing else.
 
-A delivery that was interrupted is completed. The files are compared with what they were before and with
-what the patch makes of them, byte by byte. Anything else is a person's, and stays.
+An interrupted delivery is completed. The files are compared, byte by byte, with their content before the
+patch and with it. Anything else is a person's, and stays.
 """
 
 import os
@@ -22,7 +22,7 @@ from fallback_tier.handover.private_index import private_index
 from fallback_tier.outcome import Applied
 from fallback_tier.repo import RepoContext
 
-#: `git apply` on one patch of at most MAX_PATCH_BYTES.
+#: Timeout in seconds of `git apply` on one patch of at most MAX_PATCH_BYTES.
 _APPLY_TIMEOUT_S = 60.0
 
 
@@ -42,24 +42,24 @@ def put_on_working_tree(application: Applied, repo: RepoContext, clients: Client
             f"{repo.root} was changed while the fix was being proved: {now.dirty[0]}.",
             next_step="Commit or stash it, and run the fix again.",
         )
-    if (taken := _in_the_way(application, repo)) is not None:
+    if (path := _in_the_way(application, repo)) is not None:
         raise RepositoryError(
-            f"{repo.root} has a file {taken!r} that git does not track, where the fix makes one.",
+            f"{repo.root} has a file {path!r} that git does not track, where the fix makes one.",
             next_step="Move it away, and run the fix again; the proved patch is in the evidence store.",
         )
     with tempfile.NamedTemporaryFile("wb", suffix=".patch") as file:
         file.write(application.diff.encode())
         file.flush()
-        done = clients.run(
+        applied = clients.run(
             "git",
             ["apply", "--whitespace=nowarn", file.name],
             cwd=repo.root,
             timeout_s=_APPLY_TIMEOUT_S,
             env=USERS_CONFIGURATION,
         )
-    if not done.ok:
+    if not applied.ok:
         raise PatchError(
-            f"git could not put the proved patch on {repo.root}: {done.output.strip()}",
+            f"git could not put the proved patch on {repo.root}: {applied.output.strip()}",
             next_step=put_back(application, repo, clients),
             kind="not_put",
         )
@@ -67,8 +67,8 @@ def put_on_working_tree(application: Applied, repo: RepoContext, clients: Client
 
 def _in_the_way(application: Applied, repo: RepoContext) -> str | None:
     """Return an existing path where the patch creates a file: ``put_back`` would remove a person's file."""
-    made = (path for path in application.files if not repo.has(path))
-    return next((path for path in made if os.path.lexists(repo.root / path)), None)
+    created = (path for path in application.files if not repo.has(path))
+    return next((path for path in created if os.path.lexists(repo.root / path)), None)
 
 
 def put_back(application: Applied, repo: RepoContext, clients: ClientRunner) -> str:
@@ -97,8 +97,8 @@ def record_delivery(
     reference: str | None = None,
     in_part: tuple[str, ...] = (),
 ) -> None:
-    """Record the place to which the proved patch was delivered, and of which advisories something stays
-    (``in_part``). Raises AuditStoreError."""
+    """Record where the proved patch was delivered, and of which advisories something stays (``in_part``).
+    Raises AuditStoreError."""
     scope = Scope(fix_id=result.fix_id, gate_transition_id=result.gate_transition_id)
     digest = result.application.patch_sha256
     delivered = PatchDelivered(
@@ -108,7 +108,7 @@ def record_delivery(
 
 
 def check_output(path: Path) -> None:
-    """Can a patch be written here? Asked before the work. Raises ConfigurationError."""
+    """Check, before the work, that a patch can be written here. Raises ConfigurationError."""
     if path.is_dir():
         problem, kind = "it is a folder", "folder"
     elif not path.parent.is_dir():
@@ -145,8 +145,8 @@ class _File:
 
     @property
     def is_ours(self) -> bool:
-        """Nothing is lost if it is written anew: git removes a file before it writes the new one, and a
-        kill may stop that anywhere."""
+        """Whether nothing is lost if it is rewritten: git removes a file before it writes the new one, and
+        a kill may stop that anywhere."""
         cut = self.now is not None and self.after is not None and self.after.startswith(self.now)
         return self.now in (None, self.before, self.after) or cut
 
@@ -156,7 +156,7 @@ def complete(application: Applied, repo: RepoContext, clients: ClientRunner) -> 
     person's changes are in the way; otherwise as ``put_on_working_tree``."""
     facts = inspect_repository(repo.root, clients)
     if facts.base_commit != repo.base_commit:
-        put_on_working_tree(application, repo, clients)  # says what is wrong
+        put_on_working_tree(application, repo, clients)  # raises the error
         return
     files = _files(application, repo, clients)
     if all(file.now == file.before for file in files):
@@ -176,17 +176,18 @@ def complete(application: Applied, repo: RepoContext, clients: ClientRunner) -> 
 
 
 def _files(application: Applied, repo: RepoContext, clients: ClientRunner) -> list[_File]:
-    with private_index(application, repo, clients) as its:
-        before = {path: _read(its.tree / path) for path in application.files}
-        its.apply()
+    with private_index(application, repo, clients) as index:
+        before = {path: _read(index.tree / path) for path in application.files}
+        index.apply()
         return [
-            _File(path, before[path], _read(its.tree / path), _read(repo.root / path))
+            _File(path, before[path], _read(index.tree / path), _read(repo.root / path))
             for path in application.files
         ]
 
 
-def _read(place: Path) -> bytes | None:
-    """None: absent. What is no file is marked by a NUL, which no file of a patch has."""
-    if place.is_symlink() or place.is_dir():
+def _read(path: Path) -> bytes | None:
+    """Return a file's content, or None if it is absent. Anything but a file is marked by a NUL, which no
+    file of a patch has."""
+    if path.is_symlink() or path.is_dir():
         return b"\0"
-    return place.read_bytes() if place.exists() else None
+    return path.read_bytes() if path.exists() else None

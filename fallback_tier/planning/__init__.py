@@ -1,8 +1,9 @@
-"""Several advisories planned together: what one gate transition an ecosystem would fix, and what is left.
+"""Several advisories planned together: what one gate transition per ecosystem would fix, and what is left.
 
-Of one advisory a partial fix is no fix. Among several, or if a person limits the fix to some folders, what
-can be fixed of an advisory is fixed, and the rest of it is left by name (ADR-0051, ADR-0143). So what a
-plan calls fixable is what a fix does."""
+A single advisory is not fixed in part. Among several, or if a person limits the fix to some folders, what
+can be fixed of an advisory is fixed, and the rest of it is left by name (ADR-0051, ADR-0143). So a fix does
+what a plan calls fixable.
+"""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from fallback_tier.repo import RepoContext
 
 @dataclass(frozen=True)
 class DivisiblePlan:
-    """A plan, and who plans less of it: what gates refuse in one patch is proved in smaller parts."""
+    """A plan that can be divided: what gates refuse in one patch is proved in smaller parts."""
 
     plan: RemediationPlan
     _planners: Mapping[str, EcosystemPlanner]
@@ -34,13 +35,13 @@ class DivisiblePlan:
     def only(
         self, ecosystem: str, advisory_ids: Collection[str]
     ) -> tuple[EcosystemPlan | None, tuple[Remaining, ...]]:
-        """The fix of these of an ecosystem's planned advisories without the others; None: what is left
-        says why they can't be fixed without them."""
+        """Return the fix of these of an ecosystem's planned advisories without the others, and what is
+        left. If the fix is None, what is left says why they can't be fixed without the others."""
         return self._planners[ecosystem].only(advisory_ids)
 
 
 def divisible_plan(
-    given: AdvisorySet,
+    advisory_set: AdvisorySet,
     repo: RepoContext,
     plugins: Mapping[str, EcosystemPlugin],
     *,
@@ -48,34 +49,34 @@ def divisible_plan(
     tags: Tags = no_tags,
     observe: Callable[[str], None] = lambda _step: None,
 ) -> DivisiblePlan:
-    """Plan all advisories of a set for one repository; write nothing. ``resolve`` False: the plugins'
-    outlines, no client; ``tags``: those in the base commit; ``observe``: called with each step. Never
-    raises for what can't be fixed: it is in ``left``. If clients are stopped (``StoppableClients``), the
+    """Plan all advisories of a set for one repository; write nothing. ``resolve`` False: use the plugins'
+    outlines and run no client. ``tags``: those in the base commit. ``observe``: called with each step. What
+    can't be fixed raises no error: it is in ``left``. If clients are stopped (``StoppableClients``), the
     plan has what was resolved until then, and the rest is left with the kind ``NOT_RESOLVED``."""
-    # 1. Sort by ecosystem; what no plugin serves is left, by name.
+    # 1. Sort by ecosystem; advisories that no plugin serves are left, by name.
     served: dict[str, list[Advisory]] = {}
     left = []
-    advisories = one_per_flaw(given.advisories)
-    # Whoever limits a fix to some folders wants that part.
+    advisories = one_per_flaw(advisory_set.advisories)
+    # A fix that is limited to some folders may be partial.
     whole = len(advisories) == 1 and not repo.settings.paths
     for advisory in advisories:
-        found = by_ecosystem(advisory, repo, plugins)
-        for name, part in found.items():
+        parts = by_ecosystem(advisory, repo, plugins)
+        for name, part in parts.items():
             served.setdefault(name, []).append(part)
-        if not found:
+        if not parts:
             left.append(_unsupported(advisory, plugins))
-    # 2. Triage, from the files alone: which of them concern this repository.
+    # 2. Triage: which of them concern this repository.
     planners = {}
     for name, members in sorted(served.items()):
         plugin = plugins[name]
-        own = repo.model_copy(update={"manifests": plugin.manifests(repo.tracked_files)})
+        plugin_repo = repo.model_copy(update={"manifests": plugin.manifests(repo.tracked_files)})
         observe(f"{name}: whose code is affected")
         try:
             planner = EcosystemPlanner(
                 plugin,
-                own,
+                plugin_repo,
                 tuple(members),
-                _settled(plugin, own, members, tags, resolve=resolve),
+                _settled(plugin, plugin_repo, members, tags, resolve=resolve),
                 resolve=resolve,
                 whole=whole,
                 observe=observe,
@@ -86,14 +87,14 @@ def divisible_plan(
                 left += open_items(name, advisory, error.problem, error.next_step)
         else:
             planners[name] = planner
-    # 3. Run the ladder for all of an ecosystem's together.
+    # 3. Run the ladder for all advisories of an ecosystem together.
     fixes = _resolved([*planners.values()], whole=whole)
-    # 4. What is in neither doesn't concern this repository, or only resolving tells.
+    # 4. Other advisories don't concern this repository, or only a resolution can tell.
     left += [item for planner in planners.values() for item in planner.left]
-    named = {name for fix in fixes for name in fix.advisory_ids}
-    named |= {name for item in left for name in item.advisory_ids}
-    silent = [advisory.id for advisory in advisories if advisory.id not in named]
-    unknown = {name for it in planners.values() for name in it.undecided if not resolve}
+    planned_ids = {name for fix in fixes for name in fix.advisory_ids}
+    planned_ids |= {name for item in left for name in item.advisory_ids}
+    silent = [advisory.id for advisory in advisories if advisory.id not in planned_ids]
+    unknown = {name for planner in planners.values() for name in planner.undecided if not resolve}
     undecided = tuple(name for name in silent if name in unknown)
     not_affected = tuple(name for name in silent if name not in unknown)
     by_files = not_affected and (repo.settings.offline or not resolve)
@@ -102,7 +103,7 @@ def divisible_plan(
     unread += [item for fix in fixes for item in fix.unread]
     unread += [item for planner in planners.values() for item in planner.unread]
     unread += [_unresolved(repo)] if undecided else []
-    found_out = RemediationPlan(
+    plan = RemediationPlan(
         repository=repo.root.name,
         base_commit=repo.base_commit,
         resolved=resolve,
@@ -111,20 +112,20 @@ def divisible_plan(
         left=tuple(left),
         not_affected=not_affected,
         undecided=undecided,
-        skipped=given.skipped,
-        findings=given.findings,
+        skipped=advisory_set.skipped,
+        findings=advisory_set.findings,
         unread=tuple(dict.fromkeys(unread))[:MAX_UNREAD_LISTED],
         notes=tuple(dict.fromkeys(notes)),
     )
-    return DivisiblePlan(found_out, planners)
+    return DivisiblePlan(plan, planners)
 
 
 def _resolved(planners: Sequence[EcosystemPlanner], *, whole: bool) -> tuple[EcosystemPlan, ...]:
-    """Each ecosystem's fix; ``whole``: what one ecosystem leaves of the one advisory, all leave. What is
-    unknown in one is no reason against a fix in another."""
+    """Return each ecosystem's fix. ``whole``: if one ecosystem leaves anything of the one advisory, nothing
+    is fixed. What is unknown in one ecosystem does not prevent a fix in another."""
     fixes = tuple(fix for planner in planners if (fix := planner.resolve()) is not None)
-    known = (item for planner in planners for item in planner.left if not item.is_unknown)
-    return () if whole and any(known) else fixes
+    left_items = (item for planner in planners for item in planner.left if not item.is_unknown)
+    return () if whole and any(left_items) else fixes
 
 
 def _settled(
@@ -135,8 +136,8 @@ def _settled(
     *,
     resolve: bool,
 ) -> dict[str, NotApplicable]:
-    """The advisories that no recipe is to be asked about, by id: not those about dependencies."""
-    found = {
+    """Return why no recipe is asked about an advisory, by id: about those that concern no dependency."""
+    refusals = {
         advisory.id: settled(
             advisory,
             plugin.name,
@@ -145,7 +146,7 @@ def _settled(
         )
         for advisory in advisories
     }
-    return {name: why for name, why in found.items() if why is not None}
+    return {name: why for name, why in refusals.items() if why is not None}
 
 
 def _unresolved(repo: RepoContext) -> UnreadItem:

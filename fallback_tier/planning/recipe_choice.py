@@ -12,7 +12,7 @@ from fallback_tier.planning.whose import Tags, no_tags, settled, whose_code
 from fallback_tier.ports import EcosystemPlugin
 from fallback_tier.repo import RepoContext
 
-#: In place of a selection, if a patch on record is judged again.
+#: Used instead of a selection if a patch on record is judged again.
 NO_RECIPE_ASKED = NotApplicable(
     reason=RefusalReason.RECIPE_UNSUPPORTED,
     sentence="No recipe is asked: a patch on record is judged again.",
@@ -27,10 +27,10 @@ def concerning_parts(
 ) -> tuple[Advisory, ...]:
     """Return the advisory's parts, one per ecosystem, that concern the repository; the first part if none
     does. ``select`` returns the recipe of a part, or why there is none."""
-    found = tuple(by_ecosystem(advisory, repo, plugins).values())
-    if len(found) == 1:
-        return found
-    return tuple(part for part in found if not _is_unaffected(select(part))) or found[:1]
+    parts = tuple(by_ecosystem(advisory, repo, plugins).values())
+    if len(parts) == 1:
+        return parts
+    return tuple(part for part in parts if not _is_unaffected(select(part))) or parts[:1]
 
 
 def _is_unaffected(selection: RecipeSelection) -> bool:
@@ -40,14 +40,16 @@ def _is_unaffected(selection: RecipeSelection) -> bool:
 def for_plugin(
     plugin: EcosystemPlugin, advisory: Advisory, repo: RepoContext, affected: Affected | None = None
 ) -> RepoContext:
-    """Return the repository with the plugin's manifests, and whose code is affected. ``affected``: decided
-    before, by a fix that is resumed."""
-    # Only a plan leaves what is outside of the chosen folders, and only a plan has a bundle.
+    """Return the repository with the plugin's manifests, and whose code is affected. ``affected``: the
+    earlier decision, for a fix that is resumed."""
+    # Only a plan leaves packages outside the chosen folders, and only a plan has a bundle.
     if repo.settings.paths and not isinstance(advisory, AdvisoryBundle):
         whole = repo.settings.model_copy(update={"paths": ()})
         repo = repo.model_copy(update={"settings": whole})
-    own = repo.model_copy(update={"manifests": plugin.manifests(repo.tracked_files)})
-    return own.model_copy(update={"affected": affected or whose_code(plugin, advisory, own)})
+    plugin_repo = repo.model_copy(update={"manifests": plugin.manifests(repo.tracked_files)})
+    return plugin_repo.model_copy(
+        update={"affected": affected or whose_code(plugin, advisory, plugin_repo)}
+    )
 
 
 def ask_recipe(
@@ -62,11 +64,11 @@ def ask_recipe(
     "not affected" though the advisory names no version of the package. That refusal is final: no gate could
     show that the package is fixed. ``tags`` and ``believe_version`` as for ``settled``."""
     if repo.affected is not None:
-        about_own = settled(
+        refusal = settled(
             advisory, plugin.name, repo.affected, tags=tags, believe_version=believe_version
         )
-        if about_own is not None:
-            return about_own
+        if refusal is not None:
+            return refusal
     selection = plugin.select(advisory, repo)
     match selection:
         case Selected() if advisory.says_nothing:
@@ -79,25 +81,29 @@ def ask_recipe(
 
 def unnamed_here(ecosystem: str, advisory: Advisory, repo: RepoContext) -> NotApplicable | None:
     """Return the refusal if a manifest names a package of which the advisory names no version, or None."""
-    silent = [it for it in advisory.packages(ecosystem) if advisory.says_nothing_of(ecosystem, it)]
+    silent = [
+        name for name in advisory.packages(ecosystem) if advisory.says_nothing_of(ecosystem, name)
+    ]
     if not silent:
         return None
     texts = manifest_texts(ecosystem, repo)
-    named = tuple(name for name in silent if any(name in text for text in texts))
-    return unnamed(ecosystem, advisory, named) if named else None
+    names = tuple(name for name in silent if any(name in text for text in texts))
+    return unnamed(ecosystem, advisory, names) if names else None
 
 
 def unnamed(ecosystem: str, advisory: Advisory, names: tuple[str, ...]) -> NotApplicable:
-    """Return the refusal of packages of which the advisory names no version: it is unknown whether they are
-    affected."""
+    """Return the refusal for packages of which the advisory names no version: it is unknown whether they
+    are affected."""
     matchers = (advisory.matcher(ecosystem, name) for name in names)
-    foreign = sorted({bound for it in matchers if it is not None for bound in it.foreign})
-    said = (
+    foreign = sorted(
+        {bound for matcher in matchers if matcher is not None for bound in matcher.foreign}
+    )
+    clause = (
         f"numbers {', '.join(names)} otherwise than {ecosystem} does ({', '.join(foreign)[:80]})"
         if foreign
         else f"names no version of {', '.join(names)} ({ecosystem}) as affected or fixed (commits, at most)"
     )
     return NotApplicable(
         reason=RefusalReason.NO_FIXED_VERSION,
-        sentence=f"{advisory.id} {said}, so it does not show whether this repository is affected.",
+        sentence=f"{advisory.id} {clause}, so it does not show whether this repository is affected.",
     )

@@ -1,1 +1,1 @@
-"""What is vulnerable in a repository: installed packages, asked about at an OSV API (ADR-0133)."""
+"""Vulnerabilities of a repository: installed packages, looked up at an OSV API (ADR-0133)."""

@@ -24,14 +24,14 @@ class Level(StrEnum):
 
     @property
     def rank(self) -> int:
-        """Its place in the order. An unknown severity may be any, and is above all."""
+        """The severity's place in the order. An unknown severity may be any, and is above all."""
         return _RANKS[self]
 
 
-_RANKS = {level: place for place, level in enumerate(Level)} | {Level.UNKNOWN: len(Level)}
+_RANKS = {level: rank for rank, level in enumerate(Level)} | {Level.UNKNOWN: len(Level)}
 
 
-#: The settings that are rules of a scan.
+#: Keys of the settings that are rules of a scan.
 _KEYS = ("severity", "production", "ignore", "paths")
 
 
@@ -46,21 +46,23 @@ class ScanRules(Frozen):
 
     @classmethod
     def of(cls, resolved: ResolvedSettings) -> "ScanRules":
-        """Return what the settings say."""
-        own = resolved.own
+        """Return the rules that the settings state."""
+        settings = resolved.own
         return cls(
-            severity=Level(own.severity) if own.severity else None,
-            production=own.production,
-            ignore=tuple(own.ignore),
-            settings=tuple(it for it in resolved.settings if it.key in _KEYS and it.where),
+            severity=Level(settings.severity) if settings.severity else None,
+            production=settings.production,
+            ignore=tuple(settings.ignore),
+            settings=tuple(
+                setting for setting in resolved.settings if setting.key in _KEYS and setting.where
+            ),
         )
 
     def where(self, key: str) -> str:
-        """Return where a rule comes from; empty: not known, or it is the default."""
-        return next((it.where for it in self.settings if it.key == key), "")
+        """Return where a rule comes from, or an empty text if that is unknown or it is the default."""
+        return next((setting.where for setting in self.settings if setting.key == key), "")
 
 
-#: Raised if a name is taken away, or means something else; a new one does not raise it.
+#: Raised if a name is removed or changes its meaning; a new name does not raise it.
 SCHEMA_VERSION: Literal[1] = 1
 
 
@@ -176,12 +178,14 @@ class ScanResult(Frozen):
     @property
     def is_unknown(self) -> bool:
         """Whether something may be vulnerable that could not be found out. What a repository itself leaves
-        out (``paths`` in its file) is something: nobody who scans it decided that. So is what a scan would
-        have resolved, had it not been stopped."""
-        by_itself = any(it.key == "paths" and it.source is Source.REPOSITORY for it in self.rules)
+        out (``paths`` in its file) counts, since the user who scans it did not decide that. So does what a
+        scan would have resolved, had it not been stopped."""
+        is_limited_by_repository = any(
+            setting.key == "paths" and setting.source is Source.REPOSITORY for setting in self.rules
+        )
         return (
             bool(self.unread)
             or self.stopped is not None
             or any(item.unknown for item in self.skipped)
-            or (by_itself and bool(self.outside))
+            or (is_limited_by_repository and bool(self.outside))
         )

@@ -1,7 +1,7 @@
-"""From a repository to what is vulnerable in it: packages, OSV's answer, its records, and a plan.
+"""Scan of a repository for vulnerabilities: packages, OSV's answer, its records, and a plan.
 
-OSV decides which packages are affected. Where the ranges of its records call more affected than its answer,
-that counts as well, and where they call less affected, it is said (``disputed``).
+OSV decides which packages are affected. If the ranges of its records call more affected than its answer,
+that counts as well; if they call less affected, the finding reports it (``disputed``).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -52,23 +52,24 @@ from fallback_tier.scan.document import (
 )
 from fallback_tier.wiring.places import check_caches
 
-#: The words of databases: CVSS's, and GitHub's "moderate".
+#: Severity names of databases: CVSS's, and GitHub's "moderate".
 _WORDS = {str(level): level for level in Level if level is not Level.UNKNOWN}
 _WORDS["moderate"] = Level.MEDIUM
 
-#: Paths that a finding names; JSON has no more either.
+#: Most paths that a finding names, in JSON too.
 MAX_PATHS = 20
 
-#: For the steps of all findings, unless the user gives another limit.
+#: Time limit in seconds for the steps of all findings, unless the user gives another one.
 STEPS_LIMIT_S = 300.0
 
 
 @dataclass(frozen=True)
 class Scanned:
-    """A scan's result, and ``to_fix``: the records of those advisories that it shows and that a fix can be
-    given, as they were fetched. A record whose ranges cover nothing that is installed, or that has none, is
-    not among them: a fix would call it "not affected", and the database lists it. ``interrupt``: what a
-    person raised while steps were looked for, for the caller to raise once the result is shown."""
+    """A scan's result, and ``to_fix``: the records, as fetched, of the advisories that it shows and that a
+    fix can take. A record whose ranges cover nothing that is installed, or that has none, is not among
+    them: a fix would call it "not affected", although the database lists it. ``interrupt``: the
+    KeyboardInterrupt that was raised while steps were searched; the caller raises it once the result is
+    shown."""
 
     result: ScanResult
     to_fix: tuple[Advisory, ...]
@@ -77,9 +78,9 @@ class Scanned:
 
 @dataclass(frozen=True)
 class Scanner:
-    """Scans repositories by one OSV API. ``resolve`` False: steps are predicted from the files alone.
-    ``limit_s``: for all steps; those that are not found until then are marked as not resolved. ``found``:
-    called with the findings that the rules show, without steps, before the first step is looked for."""
+    """Scanner of repositories, by one OSV API. ``resolve`` False: steps are predicted from the files alone.
+    ``limit_s``: seconds for all steps; those that are not found until then are marked as not resolved.
+    ``found``: called with the findings that the rules show, without steps, before the search for steps."""
 
     lookup: OsvLookup
     settings: Settings
@@ -91,7 +92,7 @@ class Scanner:
     found: Callable[[ScanResult], None] = lambda _result: None
 
     def scan(self, repository: Path) -> ScanResult:
-        """Return what is vulnerable in a clean git checkout; nothing is written to it. Raises as
+        """Return the vulnerabilities of a clean git checkout; nothing is written to it. Raises as
         ``scan_with_records``, and KeyboardInterrupt."""
         scanned = self.scan_with_records(repository)
         if scanned.interrupt is not None:
@@ -99,28 +100,31 @@ class Scanner:
         return scanned.result
 
     def scan_with_records(self, repository: Path) -> Scanned:
-        """As ``scan``, with the records of what is shown.
+        """Do the same as ``scan``, and return the records of what is shown.
 
-        Raises RepositoryError; StateFolderError if a client can't write its cache; ToolError; and what
-        ``query.affecting`` and ``OsvLookup.find`` raise if the database gives no answer.
+        Raises RepositoryError; StateFolderError if a client can't write its cache; ToolError; and the
+        errors of ``query.affecting`` and ``OsvLookup.find`` if the database gives no answer.
         """
         clients = SubprocessClients(allow_hosts=self.settings.allow_hosts)
         stoppable = StoppableClients(clients)
         plugins = InstalledPlugins(stoppable)
         repo = look_at(repository, clients, self.settings)
-        here = {
+        repo_plugins = {
             name: plugins[name] for name in plugins if plugins[name].manifests(repo.tracked_files)
         }
         if self.resolve and not repo.settings.offline:
-            check_caches(clients, [*here], offline=False)
-        # 1. What is installed.
-        installed, unread, outside = self._inventory(repo, here)
-        # 2. What of it is affected, as the database says, and the records of that.
+            check_caches(clients, [*repo_plugins], offline=False)
+        # 1. List what is installed.
+        installed, unread, outside = self._inventory(repo, repo_plugins)
+        # 2. Ask the database what of it is affected, and fetch the records.
         self.observe(f"asking {self.lookup.base_url} about {len(installed)} packages")
-        asked_about = sorted({form for key in installed for form in _forms(key)})
-        answer = affecting(self.lookup, asked_about)
-        by_form = dict(zip(asked_about, answer.ids, strict=True))
-        listed = {key: [it for form in _forms(key) for it in by_form[form]] for key in installed}
+        queried = sorted({form for key in installed for form in _forms(key)})
+        answer = affecting(self.lookup, queried)
+        by_form = dict(zip(queried, answer.ids, strict=True))
+        listed = {
+            key: [advisory_id for form in _forms(key) for advisory_id in by_form[form]]
+            for key in installed
+        }
         records, skipped = self._records({name for ids in answer.ids for name in ids})
         advisories = one_per_flaw(records)
         findings = [
@@ -144,7 +148,7 @@ class Scanner:
             return Scanned(self._ruled(findings, result), ())
         if self.resolve:
             self.found(self._ruled(findings, result))
-        # 3. What can be done about it.
+        # 3. Plan what can be done about it.
         planned, stopped, interrupt = self._planned(advisories, repo, plugins, stoppable)
         why = {
             None: "",
@@ -160,7 +164,11 @@ class Scanner:
         shown = {finding.id for finding in result.findings}
         if planned is not None:
             shown -= {*planned.not_affected}
-        to_fix = tuple(it for it in advisories if it.id in shown and not it.says_nothing)
+        to_fix = tuple(
+            advisory
+            for advisory in advisories
+            if advisory.id in shown and not advisory.says_nothing
+        )
         return Scanned(result, to_fix, interrupt)
 
     def _planned(
@@ -170,8 +178,8 @@ class Scanner:
         plugins: Mapping[str, EcosystemPlugin],
         clients: StoppableClients,
     ) -> tuple[RemediationPlan | None, Stopped | None, KeyboardInterrupt | None]:
-        """Return the plan, why it is not complete (None: it is), and the interruption, if that is why. No
-        plan: it was interrupted before anything of it was known."""
+        """Return the plan, why it is not complete (None: it is), and the interruption, if that is why. The
+        plan is None if it was interrupted before anything of it was known."""
         clients.begin(self.limit_s)
         try:
             plan = divisible_plan(
@@ -207,14 +215,16 @@ class Scanner:
                 unread.append(UnreadItem(path=".", reason=reason, next_step=next_step))
                 continue
             self.observe(f"{name}: reading what is installed")
-            own = repo.model_copy(update={"manifests": plugin.manifests(repo.tracked_files)})
-            found = plugin.inventory(own)
-            unread += found.unread
-            inside += found.inside
-            outside += found.outside
-            for one in found.packages:
-                key = PackageVersion(name, canonical_name(name, one.name), one.version)
-                installed.setdefault(key, []).append(one)
+            plugin_repo = repo.model_copy(
+                update={"manifests": plugin.manifests(repo.tracked_files)}
+            )
+            inventory = plugin.inventory(plugin_repo)
+            unread += inventory.unread
+            inside += inventory.inside
+            outside += inventory.outside
+            for package in inventory.packages:
+                key = PackageVersion(name, canonical_name(name, package.name), package.version)
+                installed.setdefault(key, []).append(package)
         if outside and not inside:
             raise RepositoryError(
                 f"--path {', '.join(repo.settings.paths)}: no project has a file there.",
@@ -229,11 +239,11 @@ class Scanner:
         records, skipped = [], []
         for name in in_order:
             try:
-                for found in self.lookup.find((name,)):
-                    if isinstance(found, FoundAdvisory):
-                        records.append(found.advisory)
-                    elif isinstance(found, Skipped):
-                        skipped.append(found)
+                for item in self.lookup.find((name,)):
+                    if isinstance(item, FoundAdvisory):
+                        records.append(item.advisory)
+                    elif isinstance(item, Skipped):
+                        skipped.append(item)
             except (WithdrawnError, NoPackageError, AdvisoryNotFoundError) as error:
                 skipped.append(Skipped.because(name, error))
         return records, [*dict.fromkeys(skipped)]
@@ -245,9 +255,9 @@ class Scanner:
         below = development = 0
         for finding in findings:
             names = {_spelt(name) for name in (finding.id, *finding.aliases)}
-            rules = [one for one in self.rules.ignore if _spelt(one.id) in names]
+            rules = [rule for rule in self.rules.ignore if _spelt(rule.id) in names]
             used |= {*rules}
-            rule = next((one for one in rules if one.holds_on(self.today)), None)
+            rule = next((rule for rule in rules if rule.holds_on(self.today)), None)
             if rule is not None:
                 ignored.append(
                     IgnoredFinding(
@@ -258,7 +268,7 @@ class Scanner:
                     )
                 )
                 continue
-            expired |= dict.fromkeys(one.id for one in rules)
+            expired |= dict.fromkeys(rule.id for rule in rules)
             if self.rules.production and finding.development:
                 development += 1
             elif self.rules.severity and finding.severity.rank < self.rules.severity.rank:
@@ -270,7 +280,7 @@ class Scanner:
                 "findings": tuple(sorted(shown, key=_worst_first)),
                 "ignored": tuple(ignored),
                 "expired": tuple(expired),
-                "unmatched": tuple(one.id for one in self.rules.ignore if one not in used),
+                "unmatched": tuple(rule.id for rule in self.rules.ignore if rule not in used),
                 "below": below,
                 "development": development,
                 "rules": self.rules.settings,
@@ -322,8 +332,8 @@ def _findings(
 
 
 def _with_steps(finding: Finding, planned: RemediationPlan | None, stopped: str) -> Finding:
-    """Return a finding with its steps, and why there is none, or not one for each of its places.
-    ``stopped``: a clause on why the plan was not made to its end; empty: it was."""
+    """Return a finding with its steps, and why there is none, or not one for each of its sources.
+    ``stopped``: a clause on why the plan is not complete; empty if it is."""
     ecosystem, package = finding.ecosystem, finding.package
     steps = tuple(
         FixStep(
@@ -338,16 +348,16 @@ def _with_steps(finding: Finding, planned: RemediationPlan | None, stopped: str)
         for move in fix.moves
         if finding.id in move.advisory_ids and canonical_name(ecosystem, move.package) == package
     )
-    left = [
+    left_items = [
         item
         for item in (planned.left if planned is not None else ())
         if finding.id in item.advisory_ids
         and (not item.package or canonical_name(ecosystem, item.package) == package)
     ]
-    refused = next((item for item in left if not item.is_not_resolved), None)
+    refused = next((item for item in left_items if not item.is_not_resolved), None)
     missing = [path for path in finding.sources if path not in {step.manifest for step in steps}]
     is_settled = refused is not None or finding.id in (planned.not_affected if planned else ())
-    is_open = any(item.is_not_resolved for item in left) or bool(missing and not is_settled)
+    is_open = any(item.is_not_resolved for item in left_items) or bool(missing and not is_settled)
     if stopped and is_open:
         where = f" in {', '.join(missing)}" if steps and missing else ""
         why_not = f"{stopped}{where}: `fallback-tier plan REPO --advisory {finding.id}` goes on."
@@ -360,28 +370,28 @@ def _with_steps(finding: Finding, planned: RemediationPlan | None, stopped: str)
     )
 
 
-def _why_not(left: Remaining) -> str:
+def _why_not(item: Remaining) -> str:
     """Return what stops the cheapest step, then what stops the last one, then what to do."""
-    first = left.declined[0].reason if left.declined else ""
-    if first in left.sentence:
+    first = item.declined[0].reason if item.declined else ""
+    if first in item.sentence:
         first = ""
-    return " ".join(filter(None, (first[:1].upper() + first[1:], left.sentence, left.next_step)))
+    return " ".join(filter(None, (first[:1].upper() + first[1:], item.sentence, item.next_step)))
 
 
 def _beyond(planned: RemediationPlan, findings: Sequence[Finding]) -> Iterator[UnreadItem]:
-    """Yield what a plan calls affected or unknown, and no finding names: an install command that no lock
-    tells of, for example."""
-    named = {(finding.id, finding.package) for finding in findings}
-    named |= {(finding.id, "") for finding in findings}
+    """Yield what a plan calls affected or unknown and no finding names, such as an install command that no
+    lock covers."""
+    found_packages = {(finding.id, finding.package) for finding in findings}
+    found_packages |= {(finding.id, "") for finding in findings}
     for item in planned.left:
         package = canonical_name(item.ecosystem, item.package) if item.package else ""
-        if any((name, package) not in named for name in item.advisory_ids):
+        if any((name, package) not in found_packages for name in item.advisory_ids):
             path = item.manifest or "."
             yield UnreadItem(path=path, reason=item.sentence, next_step=item.next_step)
     for fix in planned.fixes:
         for move in fix.moves:
             package = canonical_name(fix.ecosystem, move.package)
-            if any((name, package) not in named for name in move.advisory_ids):
+            if any((name, package) not in found_packages for name in move.advisory_ids):
                 yield UnreadItem(
                     path=move.manifest,
                     reason=f"It holds {move.package} {', '.join(move.before)} by the plan, and no lock or "
@@ -397,8 +407,8 @@ def _level(advisory: Advisory, records: Sequence[Advisory]) -> Level:
 
 
 def _levels(record: Advisory) -> Iterator[Level]:
-    for one in record.severity:
-        rating = cvss_rating(one.score)
+    for severity in record.severity:
+        rating = cvss_rating(severity.score)
         if rating is not None and rating.level in _WORDS:
             yield _WORDS[rating.level]
     word = record.database_specific.severity.lower()
@@ -411,6 +421,6 @@ def _spelt(name: str) -> str:
 
 
 def _worst_first(finding: Finding) -> tuple[bool, int, str, str]:
-    """Unknown ones come last: more is known of the others."""
+    """Return a sort key. Findings of unknown severity come last: more is known of the others."""
     is_unknown = finding.severity is Level.UNKNOWN
     return is_unknown, -finding.severity.rank, finding.package, finding.id

@@ -1,6 +1,6 @@
-"""The one place of wiring: from a configuration to objects that work together.
+"""Wiring, all in this package: from a configuration to objects that work together.
 
-Everything else gets what it needs passed in. Imports that cost time (the SDK, the example store) are made
+All other code gets what it needs passed in. Imports that cost time (the SDK, the example store) are made
 when the part is first needed: an attempt by recipe pays for no model.
 """
 
@@ -53,7 +53,7 @@ _P = ParamSpec("_P")
 
 @dataclass(frozen=True)
 class Services:
-    """The parts, wired. Made by ``open_services``, which also closes them."""
+    """The parts, connected. ``open_services`` makes and closes them."""
 
     configuration: Configuration
     clients: ClientRunner
@@ -62,15 +62,15 @@ class Services:
     evidence: EvidenceStore
     tier: FallbackTier
     models: tuple[LanguageModel, ...] = ()
-    #: The write guard of ``audit``; None: the store has none.
+    #: The write guard of ``audit``; None if the store has none.
     write_guard: ContractGuard | None = None
 
     def close(self) -> None:
         """Release stores and models. Idempotent."""
-        with ExitStack() as all_of_them:  # also where closing one of them fails
-            all_of_them.callback(self.audit.close)
+        with ExitStack() as stack:  # closes the others even if closing one fails
+            stack.callback(self.audit.close)
             for model in self.models:
-                all_of_them.callback(model.close)
+                stack.callback(model.close)
 
     def inputs(
         self,
@@ -82,8 +82,8 @@ class Services:
     ) -> Inputs:
         """Look at a repository and choose the recipe.
 
-        Raises RepositoryError (not a git repository, dirty, no commit), ConfigurationError where no
-        plugin serves the advisory's ecosystems, AdvisoryError where it concerns two of them here.
+        Raises RepositoryError (not a git repository, dirty, no commit), ConfigurationError if no plugin
+        serves the advisory's ecosystems, AdvisoryError if it concerns two of them here.
         """
         self.plugin_for(advisory)
         repo = look_at(repository, self.clients, self.configuration.settings)
@@ -132,36 +132,37 @@ class Services:
             "fix_id": fix_id or new_id("fix"),
             "gate_transition_id": gate_transition_id or new_id("gate"),
         }
-        own = for_plugin(plugin, advisory, repo.model_copy(update=ids), affected)
-        if own.manifests:
+        plugin_repo = for_plugin(plugin, advisory, repo.model_copy(update=ids), affected)
+        if plugin_repo.manifests:
             check_caches(self.clients, (plugin.name,), offline=repo.settings.offline)
         if not makes:
-            return Inputs(advisory, own, NO_RECIPE_ASKED)
+            return Inputs(advisory, plugin_repo, NO_RECIPE_ASKED)
         tags = tags_of(repo, self.clients)
-        # A proof that fails here shows the flaw, whatever number the manifest has.
+        # A proof that fails here shows the vulnerability, whatever version the manifest states.
         believed = self.configuration.proof is None
-        chosen = ask_recipe(plugin, advisory, own, tags=tags, believe_version=believed)
-        return Inputs(advisory, own, chosen)
+        selection = ask_recipe(plugin, advisory, plugin_repo, tags=tags, believe_version=believed)
+        return Inputs(advisory, plugin_repo, selection)
 
     def plugin_for(self, advisory: Advisory) -> EcosystemPlugin:
-        """The plugin that serves this advisory. Raises ConfigurationError."""
+        """Return the plugin that serves this advisory. Raises ConfigurationError."""
         return self.tier.plugin_for(advisory)
 
     @property
     def has_model(self) -> bool:
-        """A model is configured."""
+        """Whether a model is configured."""
         return bool(self.configuration.model or self.configuration.script)
 
     def check_raised(self, raised: tuple[BudgetRaised, ...]) -> None:
-        """A cap that was raised in dollars needs prices, as a configured one does: ConfigurationError."""
+        """Check that all prices are known if a cap was raised in dollars, as for a configured cap. Raises
+        ConfigurationError."""
         from fallback_tier.budget.audited import effective
 
         budget = effective(self.configuration.budget, raised)
         check_prices(self.configuration.model_copy(update={"budget": budget}), self.models)
 
     def recipes_only(self) -> "Services":
-        """The same, without a model to ask: for several advisories at once, which no plan of a
-        model's can fix."""
+        """Return the same services without a model: no plan of a model can fix several advisories at
+        once."""
         plugins, audit, evidence = self.plugins, self.audit, self.evidence
         tier = FallbackTier(
             plugins=plugins, retriever=None, leaf=None, audit=audit, evidence=evidence
@@ -169,7 +170,7 @@ class Services:
         return replace(self, tier=tier)
 
     def sandbox(self) -> "BubblewrapSandbox | UnsandboxedRunner":
-        """The sandbox, or what was chosen in its place. Raises SandboxError where none can be had."""
+        """Return the sandbox, or what was chosen instead. Raises SandboxError if none is available."""
         from fallback_tier.sandbox.runners import BubblewrapSandbox, UnsandboxedRunner
 
         if self.configuration.sandbox_waiver is not None:
@@ -188,10 +189,10 @@ def wire(
     ecosystems: Collection[str] = (),
     limiter: "CallLimiter | None" = None,
 ) -> Services:
-    """Put the parts together. ``author`` stands in for the configured model (demo, tests). ``asks`` False:
-    gates alone are run, so no model is made and no memory opened, whatever is configured. ``ecosystems``:
-    what is to be fixed, as far as it is known. ``limiter``: what the provider allows in a minute, shared
-    with others. Raises StateFolderError where a folder can't be written."""
+    """Connect the parts. ``author`` replaces the configured model (demo, tests). ``asks`` False: only gates
+    run, so no model is made and no memory opened, whatever is configured. ``ecosystems``: those to be
+    fixed, as far as known. ``limiter``: what the provider allows per minute, shared with other fixes.
+    Raises StateFolderError if a folder can't be written."""
     check_forms(configuration)
     clients, plugins = clients_and_plugins(configuration.settings.allow_hosts)
     author, judge = build_models(configuration, author, limiter) if asks else (author, None)
@@ -199,7 +200,7 @@ def wire(
     check_prices(configuration, models)
     retriever = build_retriever(configuration) if asks else None
     check_places(configuration, clients, ecosystems)
-    # Opened last: whatever is wrong with the configuration, no store is left open.
+    # Opened last, so that no store is left open if the configuration is wrong.
     evidence = open_evidence(configuration.state_dir)
     guard = guard_of(configuration.record)
     audit = open_trail(configuration.state_dir, configuration.record, guard)
@@ -215,8 +216,8 @@ def wire(
 def _closed_at_its_end(
     wire: Callable[_P, Services],
 ) -> Callable[_P, AbstractContextManager[Services]]:
-    return lambda *given, **named: closing(wire(*given, **named))
+    return lambda *args, **kwargs: closing(wire(*args, **kwargs))
 
 
-#: ``with open_services(…) as services``: as ``wire``, and what it opened is closed at the end.
+#: ``with open_services(…) as services``: as ``wire``, and closed at the end of the block.
 open_services = _closed_at_its_end(wire)

@@ -1,7 +1,8 @@
 """Commands that messages suggest, completed with the locations of this process: they work when pasted.
 
-A message below the command line names a command alone, as `` `fallback-tier resume FIX` ``: it goes on
-record too, which must not depend on the machine. What prints the message knows the locations.
+A message below the command line names a command alone, as `` `fallback-tier resume FIX` ``: it is recorded
+too, and the audit trail must not depend on the machine. The code that prints the message knows the
+locations.
 """
 
 import re
@@ -42,7 +43,7 @@ TAKES: Mapping[str, tuple[str, ...]] = {
     "examples influenced": (*_RECORD, "--store"),
 }
 
-#: Named alone, these are what a sentence is about, and no command to run.
+#: Named alone, these are the subject of a sentence, not a command to run.
 _NOT_ALONE = frozenset(
     {"fix", "plan", "resume", "abandon", "attempt", "audit", "review", "fleet", "keys", "examples"}
 )
@@ -53,29 +54,35 @@ _SUGGESTED = re.compile(rf"`({_PROGRAM} [^`\n]+)`")
 
 def locations(state_dir: Path, record: RecordSettings) -> dict[str, str]:
     """Return the location options of a process that are not the default: option and quoted value."""
-    found = location_options(state_dir, record)
+    options = location_options(state_dir, record)
     try:
         is_default = state_dir == users_folder("state")
     except StateFolderError:
         is_default = False
     if is_default:
-        del found["--state-dir"]
-    return found
+        del options["--state-dir"]
+    return options
 
 
-def command(words: str, options: Mapping[str, str]) -> str:
+def command(suggestion: str, options: Mapping[str, str]) -> str:
     """Return a suggested command with those of the options that it takes and does not have."""
-    given = words.split()[1:]
-    if not given or "--help" in given or (len(given) == 1 and given[0] in _NOT_ALONE):
-        return words
-    takes = TAKES.get(" ".join(given[:2]), TAKES.get(given[0], ()))
-    more = [f"{name} {options[name]}" for name in takes if name in options and name not in given]
-    return " ".join([words, *more])
+    arguments = suggestion.split()[1:]
+    if (
+        not arguments
+        or "--help" in arguments
+        or (len(arguments) == 1 and arguments[0] in _NOT_ALONE)
+    ):
+        return suggestion
+    takes = TAKES.get(" ".join(arguments[:2]), TAKES.get(arguments[0], ()))
+    more = [
+        f"{name} {options[name]}" for name in takes if name in options and name not in arguments
+    ]
+    return " ".join([suggestion, *more])
 
 
 def completed(
     text: str, options: Mapping[str, str], escape: Callable[[str], str] = lambda text: text
 ) -> str:
-    """Return a text with each command between backticks completed. ``escape``: of what is added."""
+    """Return a text with each command between backticks completed. ``escape``: applied to what is added."""
     escaped = {name: escape(value) for name, value in options.items()}
     return _SUGGESTED.sub(lambda match: f"`{command(match[1], escaped)}`", text)

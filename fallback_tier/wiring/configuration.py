@@ -1,4 +1,4 @@
-"""What a host or the command line decides, and where things are."""
+"""Configuration by a host or the command line, and where things are."""
 
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -38,14 +38,14 @@ class Configuration(Frozen):
     budget: BudgetLimits = Field(default_factory=BudgetLimits)
     price: str | None = None
     settings: Settings = Field(default_factory=Settings)
-    #: Gates of one's own, instead of those that the base commit describes.
+    #: Gates of the user, instead of those that the base commit describes.
     gates: tuple[GateSettings, ...] | None = None
     proof: Proof | None = None
     #: A patch counts as done only if the project's tests were compared with the base commit's.
     require_tests: bool = False
 
     def recorded(self) -> dict[str, JsonValue]:
-        """What a resumed run needs of it, as JSON: no key, no password in a URL, no place of state."""
+        """Return what a resumed fix needs of it, as JSON: no key, no password in a URL, no state folder."""
         absolute = self.model_copy(
             update={
                 **{name: _absolute(getattr(self, name)) for name in _PATHS},
@@ -57,7 +57,8 @@ class Configuration(Frozen):
         return absolute.without_keys()
 
     def without_keys(self) -> dict[str, JsonValue]:
-        """Return it as JSON without keys, state folder and record; a URL may have a password: for pipes."""
+        """Return it as JSON without keys, state folder and record; URLs may have passwords: for pipes
+        only."""
         secret = {"api_key", "judge_api_key", "secrets", "state_dir", "record"}
         return self.model_dump(mode="json", exclude=secret)
 
@@ -65,30 +66,30 @@ class Configuration(Frozen):
 _PATHS = ("script", "judge_script", "examples")
 _URLS = ("base_url", "judge_base_url")
 
-#: What the name of a model on this machine begins with: ``local:FILE.gguf``.
+#: Prefix of the name of a model on this machine: ``local:FILE.gguf``.
 LOCAL_PREFIX = "local:"
 
-#: How a model is asked to answer where nobody says: no figure speaks for another form.
+#: Form of a model's answer by default: no measurement favours another form.
 ANSWER_FORM = AnswerForm.JSON
 
-#: … and a small model on this machine, held to either by its server: with blocks 12 of 12 first answers
-#: were valid plans, with JSON 3 of 12 (docs/adr/0045-two-forms-of-an-answer.md).
+#: … and for a small model on this machine, whose server enforces either form: with blocks 12 of 12 first
+#: answers were valid plans, with JSON 3 of 12 (docs/adr/0045-two-forms-of-an-answer.md).
 LOCAL_ANSWER_FORM = AnswerForm.BLOCKS
 
 
 def is_local(model: str | None) -> bool:
-    """Is it a model on this machine?"""
+    """Return whether this is a model on this machine."""
     return (model or "").startswith(LOCAL_PREFIX)
 
 
 def answer_form_for(model: str | None, strategy: Strategy = Strategy.STANDARD) -> AnswerForm:
-    """The form of an answer for a model of this name, where nobody chose one. Self-RAG knows JSON alone."""
+    """Return the default form of an answer for a model of this name. Self-RAG supports JSON alone."""
     in_blocks = is_local(model) and strategy is Strategy.STANDARD
     return LOCAL_ANSWER_FORM if in_blocks else ANSWER_FORM
 
 
 def _absolute(path: Path | None) -> Path | None:
-    """It may be resumed from another folder."""
+    """Return an absolute path: a fix may be resumed from another folder."""
     return None if path is None else path.absolute()
 
 
@@ -99,7 +100,7 @@ def _local(model: str | None) -> str | None:
 
 
 def without_password(url: str | None) -> str | None:
-    """Return a URL without the password in it. A caller that gave one gives it again to resume."""
+    """Return a URL without its password. A caller that gave one gives it again to resume."""
     if url is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The models that are configured, the memory, and the LLM leaf that uses them."""
+"""The configured models, the memory, and the LLM leaf that uses them."""
 
 import secrets
 from collections.abc import Iterable
@@ -29,17 +29,18 @@ class _Role(NamedTuple):
 _AUTHOR = _Role("Model", "--model", "--base-url")
 _JUDGE = _Role("Judge", "--judge-model", "--judge-base-url")
 
-#: Random bytes of a fence nonce (128 bit: nobody guesses the end of a fence, ADR-0010).
+#: Random bytes of a fence nonce (128 bits: the end of a fence can't be guessed, ADR-0010).
 NONCE_BYTES = 16
 
 
 def random_nonce() -> str:
-    """A fresh fence nonce."""
+    """Return a new fence nonce."""
     return secrets.token_hex(NONCE_BYTES)
 
 
 def build_author(configuration: Configuration) -> LanguageModel | None:
-    """The model that writes plans: a script, a Messages API server, or none.
+    """Return the model that writes plans: a script, a model on this machine or on a Messages API server, or
+    None.
 
     Raises ConfigurationError for a model without a key on the provider's own server.
     """
@@ -49,13 +50,13 @@ def build_author(configuration: Configuration) -> LanguageModel | None:
         configuration.base_url,
         configuration.api_key,
         _AUTHOR,
-        # Self-RAG asks its author for several things, and at the same time.
+        # Self-RAG asks its author for several things, concurrently.
         holds_to_schema=configuration.settings.strategy is Strategy.STANDARD,
     )
 
 
 def build_judge(configuration: Configuration) -> LanguageModel | None:
-    """The model that judges grounding, best another one than the author; None: nobody judges.
+    """Return the model that judges grounding, preferably not the author's; None: grounding is not judged.
 
     Raises ConfigurationError as ``build_author`` does.
     """
@@ -71,8 +72,8 @@ def build_judge(configuration: Configuration) -> LanguageModel | None:
 def build_models(
     configuration: Configuration, author: LanguageModel | None, limiter: "CallLimiter | None"
 ) -> tuple[LanguageModel | None, LanguageModel | None]:
-    """Author and judge, behind the limiter where there is one. ``author`` stands in for the configured
-    one. Raises ConfigurationError."""
+    """Return author and judge, behind the limiter if there is one. ``author`` replaces the configured one.
+    Raises ConfigurationError."""
     author, judge = author or build_author(configuration), build_judge(configuration)
     if limiter is None:
         return author, judge
@@ -85,7 +86,7 @@ def build_models(
 
 
 def build_retriever(configuration: Configuration) -> SolvedExampleRetriever | None:
-    """The solved-example memory, where one is configured."""
+    """Return the memory of solved examples, if one is configured."""
     if configuration.examples is None:
         return None
     if not configuration.examples.exists():
@@ -107,25 +108,25 @@ def build_leaf(
     audit: AuditStore,
     evidence: EvidenceStore,
 ) -> "LlmLeaf":
-    """The LLM tier with what it watches and keeps."""
+    """Return the LLM tier with its meter, judge, journal and prompts."""
     from fallback_tier.budget.audited import AuditMeter
     from fallback_tier.budget.journal import AuditJournal
     from fallback_tier.llm.judging import PlanJudge
     from fallback_tier.llm.leaf import LlmLeaf
     from fallback_tier.prompt.builder import PromptBuilder
 
-    known = (
+    all_secrets = (
         *configuration.secrets,
         *filter(None, [configuration.api_key, configuration.judge_api_key]),
     )
-    values = frozenset(secret.get_secret_value() for secret in known)
+    values = frozenset(secret.get_secret_value() for secret in all_secrets)
     meter = AuditMeter(audit, configuration.budget, prices(configuration))
     self_rag = None
     if configuration.settings.strategy is Strategy.SELF_RAG:
         from fallback_tier.llm.selfrag import SelfRag
         from fallback_tier.prompt.self_rag import SelfRagPrompts
 
-        # The judge criticises, if there is one: an author is lenient with itself.
+        # If there is a judge, it is the critic: an author is lenient with itself.
         prompts = SelfRagPrompts(nonces, values)
         self_rag = SelfRag(author, judge or author, prompts, retriever, evidence, meter)
     return LlmLeaf(
@@ -142,25 +143,25 @@ def build_leaf(
 
 
 def prices(configuration: Configuration) -> "Prices":
-    """The price table, what is configured, and list prices. Raises ConfigurationError."""
+    """Return prices: the price table, the configured price, and list prices. Raises ConfigurationError."""
     from fallback_tier.budget.listed_prices import listed_cost
     from fallback_tier.budget.prices import Prices, read_price
 
     try:
-        other = None if configuration.price is None else read_price(configuration.price)
+        configured_price = None if configuration.price is None else read_price(configuration.price)
     except ValueError as error:
         raise ConfigurationError(
             f"The price {error}.",
             next_step="Give dollars per million tokens, e.g. --price 0.5:2.50.",
         ) from error
-    return Prices(other, listed_cost)
+    return Prices(configured_price, listed_cost)
 
 
 def check_prices(configuration: Configuration, models: Iterable[LanguageModel]) -> None:
-    """A cap in dollars needs the price of every model. Raises ConfigurationError naming the model."""
-    known = prices(configuration)
+    """Check that a cap in dollars has every model's price. Raises ConfigurationError naming the model."""
+    known_prices = prices(configuration)
     for model in models:
-        if configuration.budget.in_dollars and not known.knows(model.model):
+        if configuration.budget.in_dollars and not known_prices.knows(model.model):
             raise ConfigurationError(
                 f"There is a cap in dollars, and the price of model {model.model!r} is not known.",
                 next_step="Say what it costs with --price IN:OUT (dollars per million tokens), or cap "
@@ -169,7 +170,7 @@ def check_prices(configuration: Configuration, models: Iterable[LanguageModel]) 
 
 
 def check_forms(configuration: Configuration) -> None:
-    """Self-RAG asks for single edits, in JSON alone. Raises ConfigurationError for another form."""
+    """Check the answer form: Self-RAG asks for single edits, in JSON alone. Raises ConfigurationError."""
     settings = configuration.settings
     if settings.strategy is Strategy.SELF_RAG and settings.answer_form is not AnswerForm.JSON:
         raise ConfigurationError(

@@ -1,7 +1,7 @@
-"""Folders that a command writes to, looked at before it begins: all that can't be written are named.
+"""Folders that a command writes to, checked before it begins: all that can't be written are named.
 
-Else each layer would fail in its turn (the store, the keys, a cache) in words of its own, and nobody
-learns that one folder, the home, is the reason of all.
+Otherwise each layer (the store, the keys, a cache) would fail in turn with its own message, and the user
+would not learn that one folder, the home, is the cause of all.
 """
 
 import os
@@ -16,7 +16,7 @@ from fallback_tier.execution import ClientRunner
 from fallback_tier.wiring.configuration import Configuration
 from fallback_tier.wiring.trail import RecordSettings, keys_dir
 
-#: How long a client may take to say where its cache is; it only reads its configuration.
+#: Timeout in seconds for a client that reports where its cache is; it only reads its configuration.
 _ASK_S = 30.0
 
 
@@ -33,33 +33,33 @@ class Place(Frozen):
 def check_places(
     configuration: Configuration, clients: ClientRunner, ecosystems: Collection[str]
 ) -> None:
-    """Raises StateFolderError where a folder of our own can't be written; then it names the caches of these
-    ecosystems' clients, too, which would be next."""
-    own = [*_own(configuration)]
-    if any(_problem(place, clients) for place in own):
-        check([*own, *_caches(ecosystems, offline=configuration.settings.offline)], clients)
+    """Check the product's own folders. If one can't be written, raise StateFolderError, which also names
+    the caches of these ecosystems' clients that can't be written: they would fail next."""
+    own_places = [*_own(configuration)]
+    if any(_problem(place, clients) for place in own_places):
+        check([*own_places, *_caches(ecosystems, offline=configuration.settings.offline)], clients)
 
 
 def check_caches(clients: ClientRunner, ecosystems: Collection[str], *, offline: bool) -> None:
-    """Raises StateFolderError where a client of these ecosystems can't write its cache."""
+    """Raise StateFolderError if a client of these ecosystems can't write its cache."""
     check(_caches(ecosystems, offline=offline), clients)
 
 
 def check_keys(record: RecordSettings) -> None:
-    """Raises StateFolderError where no key can be put in the folder of keys."""
+    """Raise StateFolderError if no key can be written to the folder of keys."""
     check([_keys(record)])
 
 
 def check(places: Iterable[Place], clients: ClientRunner | None = None) -> None:
-    """Raises StateFolderError naming every place that can't be written, why, and what moves it."""
-    found = [(place, why) for place in places if (why := _problem(place, clients))]
-    if not found:
+    """Raise StateFolderError naming every place that can't be written, why, and what moves it."""
+    unwritable = [(place, why) for place in places if (why := _problem(place, clients))]
+    if not unwritable:
         return
-    message = "; ".join(f"{place.folder} ({place.what}): {why}" for place, why in found)
-    moves = "; ".join(f"{place.what}: {place.moved_by}" for place, _ in found)
-    what = "A folder" if len(found) == 1 else "Folders"
+    problems = "; ".join(f"{place.folder} ({place.what}): {why}" for place, why in unwritable)
+    moves = "; ".join(f"{place.what}: {place.moved_by}" for place, _ in unwritable)
+    what = "A folder" if len(unwritable) == 1 else "Folders"
     raise StateFolderError(
-        f"{what} that this command writes to can't be written: {message}.",
+        f"{what} that this command writes to can't be written: {problems}.",
         next_step=f"Make them writable, or name others ({moves}). HOME=DIR moves all that is not named.",
         kind="not_writable",
     )
@@ -75,7 +75,7 @@ def _own(configuration: Configuration) -> Iterator[Place]:
     if record.checkpoints is not None:
         moved_by = "--checkpoints DIR, or FALLBACK_TIER_CHECKPOINTS"
         yield Place(folder=record.checkpoints, what="the checkpoints", moved_by=moved_by)
-    if not _has_keys(keys_dir(record)):  # else nothing has to be written there
+    if not _has_keys(keys_dir(record)):  # otherwise nothing has to be written there
         yield _keys(record)
 
 
@@ -92,7 +92,7 @@ def _has_keys(folder: Path) -> bool:
 
 
 def _caches(ecosystems: Collection[str], *, offline: bool) -> Iterator[Place]:
-    """The caches of the package clients that these ecosystems need, as they choose them by default."""
+    """Yield the caches of these ecosystems' package clients, as they choose them by default."""
     for ecosystem in sorted(ecosystems):
         rules = rules_of(ecosystem)
         for cache in () if rules is None else rules.caches(os.environ, offline=offline):
@@ -101,26 +101,28 @@ def _caches(ecosystems: Collection[str], *, offline: bool) -> Iterator[Place]:
 
 
 def _expanded(path: str) -> Path:
-    """Unlike ``Path.expanduser`` this raises nothing where there is no home: it stays relative then."""
+    """Return a path below the home folder. Unlike ``Path.expanduser``, raise no error without a home: the
+    path stays relative then."""
     return Path(os.path.expanduser(path))  # noqa: PTH111
 
 
 def _problem(place: Place, clients: ClientRunner | None) -> str | None:
-    """Why a place can't be written; a client is asked only where its default can't."""
+    """Return why a place can't be written, or None. A client is queried only if its default can't."""
     why = _unwritable(place.folder)
     if why is None or not place.ask or clients is None:
         return why
-    tool, *words = place.ask
+    tool, *arguments = place.ask
     try:
-        answer = clients.run(tool, words, cwd=Path("/"), timeout_s=_ASK_S)
+        answer = clients.run(tool, arguments, cwd=Path("/"), timeout_s=_ASK_S)
     except ToolMissingError:
-        return None  # said by who needs it
-    message = answer.output.strip().rpartition("\n")[2]
-    return _unwritable(Path(message)) if answer.ok and message.startswith("/") else why
+        return None  # reported by the code that needs the client
+    cache_path = answer.output.strip().rpartition("\n")[2]
+    return _unwritable(Path(cache_path)) if answer.ok and cache_path.startswith("/") else why
 
 
 def _unwritable(folder: Path) -> str | None:
-    """Why nothing can be made in a folder, or in the nearest one above it that exists. Nothing is left."""
+    """Return why no file can be created in a folder, or in the nearest one above it that exists; None if
+    one can. Nothing is left there."""
     if not folder.is_absolute():
         return "there is no home folder, and it is no absolute path"
     while not folder.exists() and folder.parent != folder:

@@ -1,6 +1,6 @@
-"""The record's parts, put together: a store, its guard, its checkpoints, the evidence beside it.
+"""The parts of the audit trail, connected: a store, its guard, its checkpoints, the evidence next to it.
 
-Whoever writes goes through ``open_trail``; whoever only reads, through ``read_trail``.
+Writers use ``open_trail``; readers use ``read_trail``.
 """
 
 import shlex
@@ -30,7 +30,7 @@ from fallback_audit.verifying.sources import (
 )
 from fallback_tier.files.folders import users_folder
 
-#: What a crash or an attacker may take from the record unnoticed, at most, while nothing ends.
+#: Most events, and seconds, that a crash or an attacker may remove unnoticed while no fix ends.
 CHECKPOINT_EVENTS = 256
 CHECKPOINT_SECONDS = 60.0
 
@@ -61,41 +61,41 @@ class RecordSettings(Frozen):
 
 
 def audit_db(state_dir: Path) -> Path:
-    """Where the audit trail is, unless it is in PostgreSQL."""
+    """Return the path of the audit trail, unless it is in PostgreSQL."""
     return state_dir / "audit.db"
 
 
 def evidence_dir(state_dir: Path) -> Path:
-    """Where the evidence store is."""
+    """Return the folder of the evidence store."""
     return state_dir / "evidence"
 
 
 def segment_dir(state_dir: Path) -> Path:
-    """Where sealed segments are."""
+    """Return the folder of sealed segments."""
     return state_dir / "segments"
 
 
 def checkpoint_dir(state_dir: Path, record: RecordSettings) -> Path:
-    """Where the signed checkpoints are."""
+    """Return the folder of the signed checkpoints."""
     return record.checkpoints or state_dir / "checkpoints"
 
 
 def keys_dir(record: RecordSettings) -> Path:
-    """Where the keys are: apart from what they sign."""
+    """Return the folder of the keys: apart from what they sign."""
     if record.keys is not None:
         return record.keys
     return users_folder("config") / "keys"
 
 
 class ReadOnlyTrail(AuditReader, HeaderReader, VerifiableStore, Protocol):
-    """A record that is only read: its events, its headers, its bytes."""
+    """An audit trail for reading only: its events, its headers, its bytes."""
 
     def segments(self) -> list[bytes]:
-        """The statements of what was sealed, in order."""
+        """Return the statements about sealed segments, in order."""
         ...
 
     def close(self) -> None:
-        """Release it. Idempotent."""
+        """Release the store. Idempotent."""
         ...
 
 
@@ -107,8 +107,9 @@ def guard_of(record: RecordSettings) -> ContractGuard:
 def open_trail(
     state_dir: Path, record: RecordSettings, guard: ContractGuard | None = None
 ) -> CheckpointedStore:
-    """The store to write to: it refuses (or flags) what breaks the trace contract, refuses what a session
-    that was overtaken has to say, and is checkpointed. ``guard``: its own, for who takes fixes in hand.
+    """Return the store to write to: it refuses (or flags) what breaks the trace contract, refuses events of
+    a session that was overtaken, and is checkpointed. ``guard``: the guard of a caller that takes fixes in
+    hand; by default, a new one.
 
     Raises AuditStoreError, KeyringError.
     """
@@ -139,18 +140,18 @@ def _this_machine(state_dir: Path) -> StartedOn:
 
 
 def called(state_dir: Path, record: RecordSettings) -> str:
-    """The options that name this record on a command line, each with a space before it."""
+    """Return the options that name this audit trail on a command line, each with a space before it."""
     options = location_options(state_dir, record)
     return "".join(f" {option} {value}" for option, value in options.items())
 
 
 def location_options(state_dir: Path, record: RecordSettings) -> dict[str, str]:
-    """Return the options that name this record, each with its value as a shell reads it."""
-    named = {"--state-dir": state_dir, "--checkpoints": record.checkpoints, "--keys": record.keys}
-    found = {option: shlex.quote(str(path)) for option, path in named.items() if path is not None}
+    """Return the options that name this audit trail, each with its value as a shell reads it."""
+    paths = {"--state-dir": state_dir, "--checkpoints": record.checkpoints, "--keys": record.keys}
+    options = {option: shlex.quote(str(path)) for option, path in paths.items() if path is not None}
     if record.database is not None:
-        found["--audit-store"] = shown_url(record.database.get_secret_value())
-    return found
+        options["--audit-store"] = shown_url(record.database.get_secret_value())
+    return options
 
 
 def shown_url(url: str) -> str:
@@ -165,7 +166,7 @@ def shown_url(url: str) -> str:
 def open_bare(
     state_dir: Path, record: RecordSettings, *, guard: AppendGuard | None = None
 ) -> KeepableStore:
-    """The store itself, for its keepers. Raises AuditStoreError, KeyringError."""
+    """Return the store itself, for maintenance. Raises AuditStoreError, KeyringError."""
     verifiers = Keyring.load(keys_dir(record)).verifiers()
     if record.database is None:
         return SqliteAuditStore(audit_db(state_dir), guard=guard, verifiers=verifiers)
@@ -177,7 +178,7 @@ def open_bare(
 
 
 def read_trail(state_dir: Path, record: RecordSettings) -> ReadOnlyTrail:
-    """The store for reading, which must be there already. Raises AuditStoreError, KeyringError."""
+    """Return the store for reading, which must exist already. Raises AuditStoreError, KeyringError."""
     verifiers = Keyring.load(keys_dir(record)).verifiers()
     if record.database is None:
         return open_readonly(audit_db(state_dir), verifiers=verifiers)
@@ -194,9 +195,11 @@ def read_checkpoints(
     keyring: Keyring | None = None,
     extra: tuple[KeptNote, ...] = (),
 ) -> LogCheckpoints:
-    """The log's checkpoints, for a verification; ``keyring``: trusted keys other than the record's own.
+    """Return the log's checkpoints, for a verification. ``keyring``: trusted keys other than the audit
+    trail's own.
 
-    Writers in several processes each count what they know of, so twice the policy may be uncovered.
+    Writers in several processes each count only the events that they know of, so twice the policy may be
+    uncovered.
     """
     return LogCheckpoints(
         CheckpointLog(checkpoint_dir(state_dir, record)),
@@ -209,12 +212,12 @@ def read_checkpoints(
 def exported_checkpoints(
     record: RecordSettings, keyring: Keyring, *notes: KeptNote, extra: tuple[KeptNote, ...] = ()
 ) -> GivenCheckpoints:
-    """Those that came with an export, for a verification, and ``extra``, which somebody kept elsewhere.
-    Behind its last one a stranger can put what he likes: as few events as in the record itself may stand
-    there."""
+    """Return the checkpoints that came with an export, for a verification, and ``extra``, which were kept
+    elsewhere. After the last one, a stranger can append anything: as few events as in the audit trail
+    itself may follow it."""
     return GivenCheckpoints(notes, keyring, 2 * record.checkpoint_events, extra)
 
 
 def open_evidence(state_dir: Path) -> FileEvidenceStore:
-    """The evidence store."""
+    """Return the evidence store."""
     return FileEvidenceStore(evidence_dir(state_dir))

@@ -108,7 +108,7 @@ def _headers(store: HeaderReader, base: int) -> Iterator[tuple[int, str, str]]:
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise AuditIntegrityError(
                 f"Nothing is sealed: the header of event {row.seq} is not one of ours.",
-                next_step="Run `fallback-tier audit verify`; a record that is not whole is not sealed.",
+                next_step=_NEXT,
                 kind="bad_header",
             ) from error
         yield fields

@@ -43,10 +43,6 @@ from fallback_audit.stores.postgres_schema import (
 
 if TYPE_CHECKING:
     from fallback_audit.checkpoints.note import Verifier
-if TYPE_CHECKING:
-    from fallback_audit.checkpoints.note import Verifier
-if TYPE_CHECKING:
-    from fallback_audit.checkpoints.note import Verifier
 
 
 #: Rows that ``events`` holds in memory at once.

@@ -48,8 +48,12 @@ class PostgresLocation(NamedTuple):
     secrets: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, url: str, *, schema: str | None = None) -> "PostgresLocation":
+    def of(
+        cls, url: str, *, schema: str | None = None, default: str = DEFAULT_SCHEMA
+    ) -> "PostgresLocation":
         """Parse libpq's ``postgresql://user@host/database``, with our own parameter ``schema``.
+
+        ``schema`` overrides that parameter; ``default`` is the schema if neither is given.
 
         Raises RequestError, whose text never repeats the URL, since that may hold a password.
         """
@@ -62,7 +66,7 @@ class PostgresLocation(NamedTuple):
             )
         pairs = [pair for pair in (match["query"] or "").split("&") if pair]
         parameters = dict(pair.partition("=")[::2] for pair in pairs)
-        chosen = schema or unquote(parameters.get("schema", "")) or DEFAULT_SCHEMA
+        chosen = schema or unquote(parameters.get("schema", "")) or default
         if not _SCHEMA.fullmatch(chosen):
             raise RequestError(
                 f"{chosen!r} can't be the schema of an audit chain.",

@@ -50,8 +50,6 @@ from fallback_audit.stores.sqlite_schema import (
 
 if TYPE_CHECKING:
     from fallback_audit.checkpoints.note import Verifier
-if TYPE_CHECKING:
-    from fallback_audit.checkpoints.note import Verifier
 
 
 # A damaged or altered file may hold values of any type: read as bytes, they match no digest.

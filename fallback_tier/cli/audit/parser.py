@@ -239,7 +239,7 @@ def _add_begin_again(verbs: "arguments.Verbs") -> None:
 
 
 def _day(text: str) -> datetime:
-    """A date or a time; UTC where it names no zone."""
+    """Return a date or a time, in UTC unless it names a zone. Raises ArgumentTypeError."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:

@@ -51,13 +51,13 @@ class _Keeping:
 
     @property
     def history(self) -> History:
-        """What was sealed, and what is in the store."""
+        """Sealed segments, and the events in the store."""
         return History(self.store, self.segments, self.keyring.verifiers())
 
 
 @contextmanager
 def _keeping(arguments: argparse.Namespace, *, dry_run: bool = False) -> Iterator[_Keeping]:
-    """Sign every event before anything is removed, and the events of the removal after it.
+    """Sign every event before anything is removed, and afterwards the events of the removal.
 
     ``dry_run``: the audit trail is opened for reading, so that nothing can be signed or made. Raises
     InputError for an empty name or reason, AuditStoreError if there is no trail yet; CheckpointError,
@@ -65,14 +65,14 @@ def _keeping(arguments: argparse.Namespace, *, dry_run: bool = False) -> Iterato
     """
     check_signature(Signature(by=arguments.by, because=arguments.because))
     settings, folder = record(arguments), state_dir(arguments)
-    # There is one already: a wrong path makes no new record.
+    # Only an existing trail is opened: a wrong path makes no new record.
     with closing(read_trail(folder, settings)) as reader:
         if dry_run:
             yield _kept(reader, folder, settings, None)
             return
     with closing(open_trail(folder, settings)) as trail:
         covered = trail.checkpoint()
-    # Opened again: this may have made the first key, which the store has to trust.
+    # Opened again: the checkpoint may have made the first key, which the store has to trust.
     with closing(open_trail(folder, settings)) as trail:
         yield _kept(trail.store, folder, settings, covered)
         trail.checkpoint()
@@ -92,24 +92,24 @@ def _kept(
 
 
 def redact(arguments: argparse.Namespace) -> int:
-    """Take words out of one event. Raises AuditStoreError."""
-    with _keeping(arguments) as kept:
-        signers = kept.keyring.signers()
-        done = Redactor(kept.store, kept.evidence, signers, clock=utc_now).redact(
+    """Remove text from one event. Raises AuditStoreError."""
+    with _keeping(arguments) as keeping:
+        signers = keeping.keyring.signers()
+        redacted = Redactor(keeping.store, keeping.evidence, signers, clock=utc_now).redact(
             arguments.seq,
             arguments.field,
             by=arguments.by,
             reason=arguments.because,
             with_evidence=arguments.with_evidence,
         )
-    was = "was redacted before" if done.finished else "is redacted"
+    state = "was redacted before" if redacted.finished else "is redacted"
     return print_result(
         arguments,
-        done,
-        f"event {done.seq} ({done.kind} of {safe(done.fix_id)}) {was}:",
-        f"  taken out   {safe(', '.join(done.fields))}",
-        f"  on record   event {done.by_event}",
-        *(f"  deleted     evidence {digest}" for digest in done.evidence),
+        redacted,
+        f"event {redacted.seq} ({redacted.kind} of {safe(redacted.fix_id)}) {state}:",
+        f"  taken out   {safe(', '.join(redacted.fields))}",
+        f"  on record   event {redacted.by_event}",
+        *(f"  deleted     evidence {digest}" for digest in redacted.evidence),
         "  copies      earlier back-ups and exports still have the words",
     )
 
@@ -117,27 +117,30 @@ def redact(arguments: argparse.Namespace) -> int:
 def seal(arguments: argparse.Namespace) -> int:
     """Move old events to a file. Raises AuditStoreError, AuditIntegrityError, CheckpointError."""
     dry_run = arguments.dry_run
-    with PlanProgress(Console(stderr=True)) as shown, _keeping(arguments, dry_run=dry_run) as kept:
-        sealer = _sealer(kept, shown)
-        done, choice = None, sealer.choose(arguments.before)
+    with (
+        PlanProgress(Console(stderr=True)) as shown,
+        _keeping(arguments, dry_run=dry_run) as keeping,
+    ):
+        sealer = _sealer(keeping, shown)
+        sealed, choice = None, sealer.choose(arguments.before)
         if not dry_run:
-            done = sealer.seal(
-                arguments.before, kept.covered, by=arguments.by, reason=arguments.because
+            sealed = sealer.seal(
+                arguments.before, keeping.covered, by=arguments.by, reason=arguments.because
             )
-            choice = done.choice if done else choice
+            choice = sealed.choice if sealed else choice
     document = {
-        "sealed": done.model_dump(mode="json", exclude={"choice"}) if done else None,
+        "sealed": sealed.model_dump(mode="json", exclude={"choice"}) if sealed else None,
         "choice": choice.model_dump(mode="json"),
     }
-    return print_result(arguments, document, *_sealed(kept, done, choice), *_held(choice))
+    return print_result(arguments, document, *_sealed(keeping, sealed, choice), *_held(choice))
 
 
-def _sealed(kept: _Keeping, done: Sealed | None, choice: Choice) -> Iterator[str]:
-    if done:
-        yield f"events {done.first_seq} to {done.last_seq} are sealed: segment {done.number}"
-        yield f"  file        {safe(str(kept.segments / done.file))}"
-        yield f"  SHA-256     {done.sha256}"
-        yield f"  on record   event {done.by_event}"
+def _sealed(keeping: _Keeping, sealed: Sealed | None, choice: Choice) -> Iterator[str]:
+    if sealed:
+        yield f"events {sealed.first_seq} to {sealed.last_seq} are sealed: segment {sealed.number}"
+        yield f"  file        {safe(str(keeping.segments / sealed.file))}"
+        yield f"  SHA-256     {sealed.sha256}"
+        yield f"  on record   event {sealed.by_event}"
     elif choice.last_seq > choice.base:
         yield f"events {choice.base + 1} to {choice.last_seq} would be sealed"
     else:
@@ -146,24 +149,26 @@ def _sealed(kept: _Keeping, done: Sealed | None, choice: Choice) -> Iterator[str
 
 def retire(arguments: argparse.Namespace) -> int:
     """Delete a sealed file. Raises AuditStoreError, AuditIntegrityError."""
-    with _keeping(arguments) as kept:
-        done = _sealer(kept).retire(arguments.segment, by=arguments.by, reason=arguments.because)
+    with _keeping(arguments) as keeping:
+        retired = _sealer(keeping).retire(
+            arguments.segment, by=arguments.by, reason=arguments.because
+        )
     return print_result(
         arguments,
-        done,
-        f"segment {done.number} (events {done.first_seq} to {done.last_seq}) is retired:",
-        f"  deleted     {safe(str(kept.segments / done.file))}",
-        f"  on record   event {done.by_event}",
+        retired,
+        f"segment {retired.number} (events {retired.first_seq} to {retired.last_seq}) is retired:",
+        f"  deleted     {safe(str(keeping.segments / retired.file))}",
+        f"  on record   event {retired.by_event}",
         "  its evidence goes with the next `fallback-tier audit evidence gc`",
     )
 
 
-def _sealer(kept: _Keeping, shown: PlanProgress | None = None) -> Sealer:
+def _sealer(keeping: _Keeping, shown: PlanProgress | None = None) -> Sealer:
     def report(seq: int) -> None:
         if shown is not None and seq % 1_000 == 0:
             shown(f"sealing: event {seq:,}")
 
-    return Sealer(kept.store, kept.segments, kept.keyring, clock=utc_now, progress=report)
+    return Sealer(keeping.store, keeping.segments, keeping.keyring, clock=utc_now, progress=report)
 
 
 def _held(choice: Choice) -> Iterator[str]:
@@ -182,7 +187,7 @@ def _held(choice: Choice) -> Iterator[str]:
 
 
 def check(arguments: argparse.Namespace) -> int:
-    """Everything that events name. Exit code TRAIL_BROKEN where something is missing or altered."""
+    """Check all evidence that events name. Return TRAIL_BROKEN if something is missing or altered."""
     settings, folder = record(arguments), state_dir(arguments)
     evidence = open_evidence(folder)
     with (
@@ -213,7 +218,7 @@ def _found(report: EvidenceReport) -> Iterator[str]:
 
 
 def gc(arguments: argparse.Namespace) -> int:
-    """Delete what retention lets go. Raises InputError, AuditStoreError, EvidenceError."""
+    """Delete evidence whose retention is over. Raises InputError, AuditStoreError, EvidenceError."""
     if arguments.older_than is None and arguments.max_bytes is None:
         raise InputError(
             "Nothing says what may be deleted.",
@@ -230,30 +235,33 @@ def gc(arguments: argparse.Namespace) -> int:
         ) from error
     limits = Limits(older_than=older_than, max_bytes=arguments.max_bytes)
     dry_run = arguments.dry_run
-    with PlanProgress(Console(stderr=True)) as shown, _keeping(arguments, dry_run=dry_run) as kept:
-        done = Collector(
-            kept.store,
-            kept.history,
-            kept.evidence,
+    with (
+        PlanProgress(Console(stderr=True)) as shown,
+        _keeping(arguments, dry_run=dry_run) as keeping,
+    ):
+        collected = Collector(
+            keeping.store,
+            keeping.history,
+            keeping.evidence,
             clock=lambda: now,
             progress=_progress_of(shown, "collecting"),
         ).collect(limits, by=arguments.by, reason=arguments.because, dry_run=dry_run)
-    return print_result(arguments, done, *_collected(done, arguments.max_bytes))
+    return print_result(arguments, collected, *_collected(collected, arguments.max_bytes))
 
 
-def _collected(done: Collection, max_bytes: int | None) -> Iterator[str]:
-    went = "would go" if done.dry_run else "deleted"
+def _collected(collected: Collection, max_bytes: int | None) -> Iterator[str]:
+    verb = "would go" if collected.dry_run else "deleted"
     yield (
-        f"{went}: {done.expired:,} of ended fixes, {done.orphans:,} that no event names, "
-        f"{done.parts:,} parts; {done.removed_bytes:,} bytes"
+        f"{verb}: {collected.expired:,} of ended fixes, {collected.orphans:,} that no event names, "
+        f"{collected.parts:,} parts; {collected.removed_bytes:,} bytes"
     )
-    if done.spared:
-        yield f"  spared      {done.spared:,}: put or named again meanwhile"
-    yield f"  kept        {done.kept:,} files, {done.kept_bytes:,} bytes"
-    if max_bytes is not None and done.kept_bytes > max_bytes:
+    if collected.spared:
+        yield f"  spared      {collected.spared:,}: put or named again meanwhile"
+    yield f"  kept        {collected.kept:,} files, {collected.kept_bytes:,} bytes"
+    if max_bytes is not None and collected.kept_bytes > max_bytes:
         yield "  over        the rest is of open fixes, or too young to be deleted"
-    if done.seqs:
-        yield f"  on record   event {', '.join(map(str, done.seqs))}"
+    if collected.seqs:
+        yield f"  on record   event {', '.join(map(str, collected.seqs))}"
 
 
 def _progress_of(shown: PlanProgress, what: str) -> Callable[[int], None]:

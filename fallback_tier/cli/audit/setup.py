@@ -61,7 +61,7 @@ class CheckpointMade(Frozen):
 
 
 def keygen(arguments: argparse.Namespace) -> int:
-    """Make the first key, or exchange it. Raises InputError, KeyringError, AuditStoreError."""
+    """Make the first key, or rotate it. Raises InputError, KeyringError, AuditStoreError."""
     _check(arguments)
     folder = keys_dir(record(arguments))
     if arguments.rotate:
@@ -83,7 +83,7 @@ def keygen(arguments: argparse.Namespace) -> int:
 
 
 def checkpoint(arguments: argparse.Namespace) -> int:
-    """Cover every event now. Raises CheckpointError, also if there is no event."""
+    """Make a checkpoint over every event. Raises CheckpointError, also if there is no event."""
     signed = _checkpoint_now(arguments)
     if signed is None:
         raise CheckpointError(
@@ -91,23 +91,23 @@ def checkpoint(arguments: argparse.Namespace) -> int:
             next_step="Run this again after the first `fallback-tier fix`.",
             kind="no_event",
         )
-    made = signed.checkpoint
-    path = CheckpointLog(checkpoint_dir(state_dir(arguments), record(arguments))).path(made.size)
+    latest = signed.checkpoint
+    path = CheckpointLog(checkpoint_dir(state_dir(arguments), record(arguments))).path(latest.size)
     document = CheckpointMade(
-        origin=made.origin,
-        size=made.size,
-        root=made.root.hex(),
-        tip=made.tip,
+        origin=latest.origin,
+        size=latest.size,
+        root=latest.root.hex(),
+        tip=latest.tip,
         path=str(path),
         signed_by=tuple(key.vkey for key in signed.signed_by),
     )
-    message = f"{made.size} events are covered by {safe(str(path))}"
+    message = f"{latest.size} events are covered by {safe(str(path))}"
     return print_result(arguments, document, message)
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    asked = [name for name in ("rotate", "end_overlap") if getattr(arguments, name)]
-    if len(asked) > 1 or (asked and arguments.name):
+    given_options = [name for name in ("rotate", "end_overlap") if getattr(arguments, name)]
+    if len(given_options) > 1 or (given_options and arguments.name):
         raise InputError(
             "--rotate, --end-overlap and --name exclude each other.",
             next_step="A rotation keeps the name; end the overlap once the new key is known.",
@@ -122,7 +122,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _rotate(arguments: argparse.Namespace, folder: Path) -> int:
-    # There is a record already: a wrong path makes no new one.
+    # Only an existing trail is opened: a wrong path makes no new record.
     read_trail(state_dir(arguments), record(arguments)).close()
     with closing(open_trail(state_dir(arguments), record(arguments))) as store:
 
@@ -142,7 +142,7 @@ def _rotate(arguments: argparse.Namespace, folder: Path) -> int:
 
 
 def _end_overlap(arguments: argparse.Namespace, folder: Path) -> int:
-    _checkpoint_now(arguments)  # so that the latest has the new key's signature
+    _checkpoint_now(arguments)  # so that the latest checkpoint has the new key's signature
     retired = end_overlap(folder)
     if retired is None:
         raise InputError(
@@ -171,8 +171,10 @@ def _checkpoint_now(arguments: argparse.Namespace) -> SignedCheckpoint | None:
     settings, folder = record(arguments), state_dir(arguments)
     with closing(read_trail(folder, settings)) as reader:
         log, keys = CheckpointLog(checkpoint_dir(folder, settings)), keys_dir(settings)
-        named = called(folder, settings)
-        return Checkpointer(reader, log, keys, segments=reader.segments, called=named).checkpoint()
+        options = called(folder, settings)
+        return Checkpointer(
+            reader, log, keys, segments=reader.segments, called=options
+        ).checkpoint()
 
 
 class BegunAgain(Frozen):
@@ -208,8 +210,8 @@ def begin_again(arguments: argparse.Namespace) -> int:
             store.append(MAINTENANCE, event)
             lost.append(gone)
 
-        keys, named = keys_dir(settings), called(folder, settings)
-        checkpointer = Checkpointer(store, log, keys, segments=store.segments, called=named)
+        keys, options = keys_dir(settings), called(folder, settings)
+        checkpointer = Checkpointer(store, log, keys, segments=store.segments, called=options)
         checkpointer.begin_again(announce)
         signed = checkpointer.checkpoint(guard.written.spans())
     size = signed.checkpoint.size if signed is not None else 0

@@ -42,7 +42,7 @@ def _reader(arguments: argparse.Namespace) -> closing[ReadOnlyTrail]:
 
 
 def _whole(arguments: argparse.Namespace, reader: ReadOnlyTrail) -> AuditReader:
-    """With what was sealed, as far as its files are there."""
+    """Return a reader that also reads sealed segments, as far as their files are there."""
     if not reader.segments():
         return reader
     from fallback_audit.checkpoints.keyring import Keyring
@@ -59,11 +59,11 @@ class AuditLog(Frozen):
 
 
 def log(arguments: argparse.Namespace) -> int:
-    """One row a gate transition."""
+    """Print one row per gate transition."""
     with _reader(arguments) as reader:
-        every = _whole(arguments, reader).events()
-        # What keepers did is on record, too, but is no fix.
-        events = (event for event in every if event.scope.fix_id != MAINTENANCE.fix_id)
+        all_events = _whole(arguments, reader).events()
+        # Maintenance is on record, too, but is not a fix.
+        events = (event for event in all_events if event.scope.fix_id != MAINTENANCE.fix_id)
         if arguments.json:
             print_json(AuditLog(fixes=tuple(summarise(events))).model_dump(mode="json"))
         else:
@@ -72,9 +72,9 @@ def log(arguments: argparse.Namespace) -> int:
 
 
 def show(arguments: argparse.Namespace) -> int:
-    """One fix, event by event. Raises InputError for a fix that is not on record."""
+    """Print one fix, event by event. Raises InputError for a fix that is not on record."""
     with _reader(arguments) as reader:
-        # A fix is never cut: what stands in the store is all of it, or none.
+        # A fix is never split: the store has all of its events, or none.
         events = list(reader.events(arguments.fix_id)) or list(
             _whole(arguments, reader).events(arguments.fix_id)
         )
@@ -92,9 +92,9 @@ def show(arguments: argparse.Namespace) -> int:
 
 
 def _show(events: Sequence[StoredEvent], evidence: FileEvidenceStore, console: Console) -> None:
-    """The status first, then the last patch and its reasons, then event by event; what to do next, last."""
+    """Print the status, the last patch and its reasons, then event by event, and the next step last."""
     renderer, fix_id = Renderer(console), events[0].scope.fix_id
-    if fix_id == MAINTENANCE.fix_id:  # what keepers did is no fix
+    if fix_id == MAINTENANCE.fix_id:  # maintenance is not a fix
         renderer.render_fix(events, evidence)
         return
     renderer.render_status(events)
@@ -120,21 +120,21 @@ def _show_patch(proposed: PatchProposed, evidence: FileEvidenceStore, console: C
     try:
         patch = evidence.get(proposed.patch_sha256).decode("utf-8", "replace")
         digest = proposed.application_sha256
-        made = get_document(evidence, Applied, digest) if digest else None
+        application = get_document(evidence, Applied, digest) if digest else None
     except EvidenceError as error:
         line(console, f"patch {proposed.patch_sha256[:12]}: {safe(error.problem)}")
         return
-    if made is not None and made.remediation is not None:
-        show_remediation(console, made.remediation)
-    if made is not None and made.plan is not None and made.plan.rationale:
-        line(console, f"  plan: {safe(made.plan.rationale)}")
-    for note in made.notes if made is not None else ():
+    if application is not None and application.remediation is not None:
+        show_remediation(console, application.remediation)
+    if application is not None and application.plan is not None and application.plan.rationale:
+        line(console, f"  plan: {safe(application.plan.rationale)}")
+    for note in application.notes if application is not None else ():
         line(console, f"  note: {safe(note)}")
     show_block(console, f"patch {proposed.patch_sha256[:12]}", patch, MAX_PATCH_LINES)
 
 
 def stats(arguments: argparse.Namespace) -> int:
-    """How often a judge changed something, and what that added to an attempt."""
+    """Print how often a judge changed something, and what that added to an attempt."""
     with _reader(arguments) as reader:
         counted = judging_stats(reader.events(kinds=KINDS))
     return print_result(arguments, counted, *_counted(counted))

@@ -1,4 +1,5 @@
-"""``fallback-tier audit verify``, ``export``, ``import``, ``prove``: the record verified, and as files."""
+"""``fallback-tier audit verify``, ``export``, ``import``, ``prove``: the audit trail verified, and as
+files."""
 
 import argparse
 import json
@@ -73,7 +74,7 @@ STANDARD_INPUT = "-"
 
 
 def verify(arguments: argparse.Namespace) -> int:
-    """Print the report. Exit code TRAIL_BROKEN where anything is bad."""
+    """Print the report. Return TRAIL_BROKEN if anything is bad."""
     target = arguments.target
     if target is None:
         report = _record(arguments)
@@ -88,34 +89,34 @@ def verify(arguments: argparse.Namespace) -> int:
 
 
 def trusted(arguments: argparse.Namespace) -> Keyring:
-    """The keys of --trust, else those of the record. Raises InputError, KeyringError."""
+    """Return the keys of --trust, otherwise the audit trail's own. Raises InputError, KeyringError."""
     if not arguments.trust:
         return Keyring.load(keys_dir(record(arguments)))
     keys: list[Verifier] = []
-    for given in arguments.trust:
-        path = Path(given)
+    for value in arguments.trust:
+        path = Path(value)
         lines = (
             read_file("--trust", path).decode(errors="replace").split()
             if path.is_file()
-            else [given]
+            else [value]
         )
-        keys += (_key(given, text) for text in lines)
+        keys += (_key(value, text) for text in lines)
     return Keyring(Path("--trust"), None, None, tuple(dict.fromkeys(keys)), ())
 
 
-def _key(given: str, text: str) -> Verifier:
+def _key(value: str, text: str) -> Verifier:
     try:
         return Verifier.parse(text)
     except KeyringError as error:
         raise InputError(
-            f"--trust {given}: {error.problem}",
+            f"--trust {value}: {error.problem}",
             next_step="Give the line that `fallback-tier audit keygen` prints, or a file of such lines.",
         ) from error
 
 
 @contextmanager
 def opened(name: str) -> Iterator[BinaryIO]:
-    """The file, or standard input. Raises InputError."""
+    """Yield the file, or standard input. Raises InputError."""
     if name == STANDARD_INPUT:
         yield sys.stdin.buffer
         return
@@ -129,8 +130,8 @@ def opened(name: str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def unpacked(name: str, keyring: Keyring) -> Iterator[Spool]:
-    """The export in this file, or on standard input. Raises InputError: it is none; AuditIntegrityError:
-    it is cut or malformed."""
+    """Yield the export in this file, or on standard input. Raises InputError if it is not an export, and
+    AuditIntegrityError if it is cut or malformed."""
     shown = "standard input" if name == STANDARD_INPUT else name
     with opened(name) as file:
         try:
@@ -143,7 +144,7 @@ def unpacked(name: str, keyring: Keyring) -> Iterator[Spool]:
 
 @contextmanager
 def counting(total: int | None) -> Iterator[Callable[[int], None]]:
-    """Show a bar on standard error, on a terminal only. Yield its callback: how many events are hashed."""
+    """Show a bar on standard error, on a terminal only. Its callback gets the number of hashed events."""
     with counting_bar() as bar:
         task = bar.add_task("events hashed", total=total)
         yield lambda hashed: bar.update(task, completed=hashed)
@@ -169,9 +170,11 @@ def _verified(
     arguments: argparse.Namespace, reader: ReadOnlyTrail, source: CheckpointSource
 ) -> VerificationReport:
     state = state_dir(arguments)
-    # Beside a copy that was carried elsewhere there may be none: the report says that it was not read.
-    asked = not arguments.no_evidence and (not arguments.target or evidence_dir(state).is_dir())
-    evidence = open_evidence(state) if asked else None
+    # Next to a copy from elsewhere there may be no evidence: the report says that none was read.
+    reads_evidence = not arguments.no_evidence and (
+        not arguments.target or evidence_dir(state).is_dir()
+    )
+    evidence = open_evidence(state) if reads_evidence else None
     since = read_state(Path(arguments.since_state)) if arguments.since_state else None
     with counting(reader.tip()[0]) as progress:
         return verify_store(
@@ -233,7 +236,8 @@ def _is_export(path: Path) -> bool:
 
 
 def read_file(option: str, name: str | Path) -> bytes:
-    """What an option names, called as it was typed. Raises InputError, or what a disk failed with."""
+    """Return the content of a file that an option names; errors name it as it was typed. Raises InputError,
+    or the error of a failing disk."""
     try:
         with open_named(Path(name)) as file:
             return file.read()
@@ -305,23 +309,27 @@ def export_(arguments: argparse.Namespace) -> int:
             vulnerabilities=vulnerabilities,
         ),
         f"{safe(arguments.out)}: {shown}; SHA-256 {written.sha256}",
-        *(f"  {safe(text)}" for one in vulnerabilities for text in as_lines(one)),
+        *(
+            f"  {safe(text)}"
+            for vulnerability in vulnerabilities
+            for text in as_lines(vulnerability)
+        ),
     )
 
 
 def _vulnerabilities(
     fix_id: str | None, reader: AuditReader, evidence: FileEvidenceStore
 ) -> tuple[Vulnerability, ...]:
-    """What the exported fix is about; of a whole trail nothing is printed."""
+    """Return the vulnerabilities of the exported fix; of a whole trail none are printed."""
     stored = reader.events(fix_id, kinds=frozenset({FixStarted.__name__})) if fix_id else ()
-    for started in (one.payload for one in stored):
+    for started in (event.payload for event in stored):
         if isinstance(started, FixStarted):
             return recorded_vulnerabilities(started.inputs_sha256, evidence)
     return ()
 
 
 def import_(arguments: argparse.Namespace) -> int:
-    """Make a store of an export that verifies. Raises InputError for what is no export,
+    """Make a store from an export that verifies. Raises InputError if it is not an export,
     AuditIntegrityError, AuditStoreError."""
     settings, state = record(arguments), state_dir(arguments)
     if settings.database is not None:
@@ -338,32 +346,34 @@ def import_(arguments: argparse.Namespace) -> int:
     with unpacked(arguments.file, keyring) as spool:
         source = exported_checkpoints(settings, keyring, *spool.notes())
         with counting(spool.head.last_seq) as progress:
-            done = import_export(spool, source, target, progress)
+            counts = import_export(spool, source, target, progress)
     return print_result(
         arguments,
-        ImportDone(database=str(target.database), **done._asdict()),
-        f"{safe(str(target.database))}: {done.events:,} events, {done.checkpoints:,} checkpoints, "
-        f"{done.evidence:,} evidence files",
+        ImportDone(database=str(target.database), **counts._asdict()),
+        f"{safe(str(target.database))}: {counts.events:,} events, {counts.checkpoints:,} checkpoints, "
+        f"{counts.evidence:,} evidence files",
     )
 
 
 @contextmanager
 def _output(name: str | None) -> Iterator[BinaryIO]:
-    """Standard output, or a new file, mode 0600, which appears when it is whole."""
+    """Yield standard output, or a new file with mode 0600, which appears once it is complete."""
     if name is None:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
     path = Path(name).absolute()
-    there = InputError(f"--out {name}: it exists.", next_step="Name a new file.", kind="exists")
+    exists_error = InputError(
+        f"--out {name}: it exists.", next_step="Name a new file.", kind="exists"
+    )
     if path.exists():
-        raise there
+        raise exists_error
     try:
-        # Not where there is one: it may be an export that is kept.
+        # An existing file is not replaced: it may be an export that is kept.
         with made_whole(path, f".{path.name}.", put=os.link) as file:
             yield file
     except FileExistsError as error:
-        raise there from error
+        raise exists_error from error
     except OSError as error:
         unwritable = InputError(
             f"--out {name}: {error.strerror or error}.",
@@ -428,7 +438,7 @@ def _make(arguments: argparse.Namespace) -> tuple[Proof, SignedCheckpoint]:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    """Needs no store: the file, the keys, and for consistency the old checkpoint."""
+    """Check a proof, without a store: only the file, the keys, and for consistency the old checkpoint."""
     if arguments.seq is not None or arguments.output:
         raise InputError(
             "--check takes neither an event nor --output.",
@@ -448,14 +458,14 @@ def _checked(
     if data.startswith(INCLUSION_HEADER.encode()):
         proof = InclusionProof.parse(data)
         return proof, proof.checked(keys)
-    goes_on = ConsistencyProof.parse(data)
+    consistency = ConsistencyProof.parse(data)
     old = _old(arguments, keys)
     if old is None:
         raise InputError(
             f"--check {arguments.check}: this proves that a log continues from an old checkpoint.",
             next_step="Name the old checkpoint that you kept, with --from.",
         )
-    return goes_on, goes_on.checked(old, keys)
+    return consistency, consistency.checked(old, keys)
 
 
 @contextmanager
@@ -502,7 +512,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _statement(proof: Proof, signed: SignedCheckpoint) -> dict[str, Any]:
-    reported: dict[str, Any] = {
+    statement: dict[str, Any] = {
         "origin": signed.checkpoint.origin,
         "size": signed.checkpoint.size,
         "root": signed.checkpoint.root.hex(),
@@ -510,8 +520,8 @@ def _statement(proof: Proof, signed: SignedCheckpoint) -> dict[str, Any]:
         "signed_by": [key.vkey for key in signed.signed_by],
     }
     if isinstance(proof, InclusionProof):
-        return reported | {"seq": proof.index + 1, "header": _header(proof)}
-    return reported | {"old_size": proof.old}
+        return statement | {"seq": proof.index + 1, "header": _header(proof)}
+    return statement | {"old_size": proof.old}
 
 
 def _header(proof: InclusionProof) -> Any:
@@ -526,6 +536,8 @@ def _sentence(proof: Proof, signed: SignedCheckpoint) -> str:
     if isinstance(proof, ConsistencyProof):
         return f"the first {proof.old} events are the same in the log {log}"
     header = _header(proof)
-    of = header if isinstance(header, dict) else {}
-    what = safe(f"{of.get('kind')} of {of.get('fix_id')} at {of.get('recorded_at')}")
-    return f"event {proof.index + 1} ({what}) is in the log {log}"
+    event = header if isinstance(header, dict) else {}
+    description = safe(
+        f"{event.get('kind')} of {event.get('fix_id')} at {event.get('recorded_at')}"
+    )
+    return f"event {proof.index + 1} ({description}) is in the log {log}"

@@ -53,9 +53,11 @@ class IndexBuilt(Frozen):
 
 
 def manifest(arguments: argparse.Namespace) -> int:
-    """The manifest, as the last change left it."""
-    found = open_store(arguments).manifest()
-    document = ManifestShown(**dict(found), manifest_sha256=found.sha256).model_dump(mode="json")
+    """Print the manifest, as the last change left it."""
+    current = open_store(arguments).manifest()
+    document = ManifestShown(**dict(current), manifest_sha256=current.sha256).model_dump(
+        mode="json"
+    )
     embedding = document["embedding"] or {"embedding": "none: words alone are searched"}
     shown = {name: value for name, value in document.items() if name != "embedding"} | embedding
     lines = (f"{name:16} {value}" for name, value in shown.items())
@@ -63,7 +65,7 @@ def manifest(arguments: argparse.Namespace) -> int:
 
 
 def validate(arguments: argparse.Namespace) -> int:
-    """Every difference, a line each; ENVIRONMENT where there is one."""
+    """Print every difference, one per line. Return ENVIRONMENT if there is one."""
     drift = find_drift(open_store(arguments), load_embedder())
     document = DriftFound(drift=drift)
     lines = [f"{item.kind}: {item.sentence}" for item in drift]
@@ -72,7 +74,7 @@ def validate(arguments: argparse.Namespace) -> int:
 
 
 def index(arguments: argparse.Namespace) -> int:
-    """Cut and embed what is new. Without the extra the cutting is all there is, and it says so."""
+    """Cut and embed what is new. Without the extra only the cutting is done, and the output says so."""
     store = open_store(arguments)
     embedder = load_embedder(many=True)
     with _Bar() as bar:
@@ -104,7 +106,7 @@ def index(arguments: argparse.Namespace) -> int:
 
 
 class _Bar(Shown):
-    """How far a long work is, on a terminal. Use as a context manager."""
+    """Progress of a long command, on a terminal. Use as a context manager."""
 
     def __init__(self) -> None:
         self._progress = counting_bar()
@@ -126,7 +128,8 @@ class ExamplesFound(RetrievalAccount):
 
 
 def search(arguments: argparse.Namespace) -> int:
-    """Without a repository: identical code is not looked for. Raises InputError for a bad advisory."""
+    """Print which examples would be found. Without a repository, identical code is not searched. Raises
+    InputError for a bad advisory."""
     settings = RetrievalSettings().with_routing_floor(arguments.routing_floor)
     index = SolvedExampleIndex(open_store(arguments), embedder=load_embedder(), settings=settings)
     ranking = index.search(_question(arguments))
@@ -157,8 +160,8 @@ def _lines(answer: RetrievalAccount, message: str) -> Iterator[str]:
     yield message
     if not answer.returned:
         yield "nothing is good enough"
-    for place, name in enumerate(answer.returned, start=1):
-        yield f"{place}. {name}  {_scores(answer.scores[name])}"
+    for rank, name in enumerate(answer.returned, start=1):
+        yield f"{rank}. {name}  {_scores(answer.scores[name])}"
     for dropped in answer.dropped:
         yield f"-  {dropped.example_id}: {dropped.reason}  {_scores(dropped.scores)}"
 

@@ -1,4 +1,4 @@
-"""The verbs of ``fallback-tier examples``. Made when the command is given: others don't pay."""
+"""The verbs of ``fallback-tier examples``, made when the command is given, so that others don't pay."""
 
 from argparse import ArgumentParser
 
@@ -8,7 +8,7 @@ from fallback_tier.cli.exit_codes import epilog
 
 
 def add_verbs(examples: ArgumentParser) -> None:
-    """Fill, find, look at and check the memory; where its records come from."""
+    """Add the verbs that fill, search, show and check the memory, and show the origin of its records."""
     verbs = examples.add_subparsers(dest="verb", metavar="VERB", required=True)
     _add_ingest(verbs)
     _add_harvest(verbs)
@@ -36,7 +36,7 @@ def add_verbs(examples: ArgumentParser) -> None:
 
 
 def _verb(verbs: "arguments.Verbs", name: str, help: str, description: str = "") -> ArgumentParser:  # noqa: A002
-    """Every verb has a store, JSON, and a function of its name that runs it."""
+    """Add a verb with a store and JSON, run by the function of its name."""
     verb = verbs.add_parser(name, help=help, description=description or None, epilog=epilog())
     verb.add_argument("--store", required=True, metavar="DB", help="the example store")
     add(verb, "--json")
@@ -125,9 +125,9 @@ def _add_index(verbs: "arguments.Verbs") -> None:
 
 def _add_search(verbs: "arguments.Verbs") -> None:
     search = _verb(verbs, "search", "show which examples would be found, and why")
-    asked = search.add_mutually_exclusive_group(required=True)
-    asked.add_argument("text", nargs="?", metavar="TEXT", help="an advisory's text")
-    asked.add_argument("--advisory", metavar="FILE", help="an OSV record (JSON)")
+    question = search.add_mutually_exclusive_group(required=True)
+    question.add_argument("text", nargs="?", metavar="TEXT", help="an advisory's text")
+    question.add_argument("--advisory", metavar="FILE", help="an OSV record (JSON)")
     for name in ("ecosystem", "package", "cwe", "language"):
         search.add_argument(f"--{name}", metavar=name.upper(), help="of the question, beside TEXT")
     add(search, "--routing-floor")

@@ -1,4 +1,4 @@
-"""``fallback-tier examples``: fill the solved-example memory, and look into it."""
+"""``fallback-tier examples``: records of the solved-example memory, added and shown."""
 
 import argparse
 import os
@@ -36,13 +36,13 @@ from fallback_tier.cli.results import print_plain, print_shown
 from fallback_tier.errors import InputError
 from fallback_tier.retrieval import SolvedExample
 
-#: Skipped records that are printed one by one; JSON has them all.
+#: Most skipped records that are printed one by one; JSON has them all.
 _MAX_SKIPPED_SHOWN = 20
 
 
 @dataclass
 class _Tally:
-    """What the files gave that became no record, or no edit of one."""
+    """Content of the files that became no record, or no edit of one."""
 
     skipped: list[Skipped] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
@@ -88,13 +88,13 @@ class ExampleShown(Frozen):
 
 
 def open_store(arguments: argparse.Namespace) -> ExampleStore:
-    """The store that --store names; nothing is opened yet."""
+    """Return the store that --store names; nothing is opened yet."""
     return ExampleStore(Path(arguments.store))
 
 
 def shows_secret(text: str) -> bool:
-    """Is there a key of ours, or what looks like anybody's secret?"""
-    from fallback_tier.prompt.redact import redact_secrets  # only who stores words pays for it
+    """Return whether a text has a server's key of this environment, or what looks like any secret."""
+    from fallback_tier.prompt.redact import redact_secrets  # imported for stored texts only
 
     keys = (os.environ.get(name) for name in (PROVIDER_KEY, OTHER_KEY))
     return redact_secrets(text, frozenset(filter(None, keys)))[1] > 0
@@ -112,7 +112,8 @@ def ingest(arguments: argparse.Namespace) -> int:
 
 
 def _check_records(arguments: argparse.Namespace) -> None:
-    """Records are read while the store is open: reading the store's own file would drop its locks."""
+    """Check that no file of records is the store itself: records are read while it is open, and reading its
+    own file would drop its locks. Raises InputError."""
     store = Path(arguments.store)
     for name in arguments.records:
         if store.exists() and Path(name).exists() and store.samefile(name):
@@ -124,7 +125,7 @@ def _check_records(arguments: argparse.Namespace) -> None:
 
 
 def list_examples(arguments: argparse.Namespace) -> int:
-    """One line a version."""
+    """Print one line per version."""
     selection = Selection(
         ecosystem=arguments.ecosystem,
         package=arguments.package,
@@ -132,16 +133,16 @@ def list_examples(arguments: argparse.Namespace) -> int:
         cwe=arguments.cwe,
         state=None if arguments.state == "all" else State(arguments.state),
     )
-    found = open_store(arguments).listing(selection)
+    listed_examples = open_store(arguments).listing(selection)
     if arguments.json:
-        print_json(ExampleList(examples=tuple(found)).model_dump(mode="json"))
-    else:  # as they are read: a memory has many, and a record that can't be read may be the last one
-        sys.stdout.writelines(f"{visible(_list_line(listed))}\n" for listed in found)
+        print_json(ExampleList(examples=tuple(listed_examples)).model_dump(mode="json"))
+    else:  # printed while they are read: a memory has many, and the last record may be unreadable
+        sys.stdout.writelines(f"{visible(_list_line(listed))}\n" for listed in listed_examples)
     return exit_codes.OK
 
 
 def show(arguments: argparse.Namespace) -> int:
-    """One record, whole. Raises InputError for an id that is not there."""
+    """Print one record, whole. Raises InputError for an unknown id."""
     store = open_store(arguments)
     versions = store.versions(arguments.example_id)
     if not versions:
@@ -149,42 +150,44 @@ def show(arguments: argparse.Namespace) -> int:
             f"There is no example {arguments.example_id!r} in {arguments.store!r}.",
             next_step="`fallback-tier examples list` shows those that are there.",
         )
-    taken = next(
+    withdrawal = next(
         (item for item in store.withdrawals() if item.example_id == arguments.example_id), None
     )
-    lines = (f"{line}\n" for line in _record_lines(versions, taken))
-    document = _record_json(versions, taken)
+    lines = (f"{line}\n" for line in _record_lines(versions, withdrawal))
+    document = _record_json(versions, withdrawal)
     return print_shown(arguments, document, lambda: sys.stdout.writelines(lines))
 
 
 def withdraw(arguments: argparse.Namespace) -> int:
-    """Take one record out. Raises InputError where that can't be, or the reason shows a secret."""
+    """Withdraw one record. Raises InputError if that is not possible, or if the reason shows a secret."""
     if shows_secret(arguments.reason):
         raise InputError(
             "The reason shows what looks like a secret, and it is kept for good.",
             next_step="State it without.",
         )
-    taken = open_store(arguments).withdraw(
+    withdrawal = open_store(arguments).withdraw(
         arguments.example_id, reason=arguments.reason, by=arguments.by or user_name()
     )
-    return print_plain(arguments, taken, [f"{taken.example_id} withdrawn by {taken.by}"])
+    return print_plain(
+        arguments, withdrawal, [f"{withdrawal.example_id} withdrawn by {withdrawal.by}"]
+    )
 
 
 def _examples(
     arguments: argparse.Namespace, tally: _Tally, progress: Progress
 ) -> Iterator[SolvedExample]:
-    """The records of all files, one at a time; what is not taken goes to the tally."""
+    """Yield the records of all files, one at a time; the tally gets what is not taken."""
     for name in arguments.records:
         task = progress.add_task("")
-        taken = 0
-        for found in read_examples(Path(name), Format(arguments.format)):
-            tally.left_out.update(part.reason for part in found.left_out)
-            if isinstance(found, Skipped):
-                tally.skipped.append(found)
+        count = 0
+        for entry in read_examples(Path(name), Format(arguments.format)):
+            tally.left_out.update(part.reason for part in entry.left_out)
+            if isinstance(entry, Skipped):
+                tally.skipped.append(entry)
                 continue
-            taken += 1
-            progress.update(task, description=f"{visible(name)}: {taken:,} records")
-            yield found.example
+            count += 1
+            progress.update(task, description=f"{visible(name)}: {count:,} records")
+            yield entry.example
 
 
 def _counts_json(counts: IngestCounts, tally: _Tally) -> Ingested:
@@ -198,7 +201,7 @@ def _counts_json(counts: IngestCounts, tally: _Tally) -> Ingested:
 def _counts_lines(counts: IngestCounts, tally: _Tally) -> Iterator[str]:
     more = {"new versions": counts.revised, "refused: withdrawn before": counts.withdrawn}
     parts = [f"{counts.added} added", f"{counts.duplicates} already there"]
-    yield ", ".join(parts + [f"{count} {what}" for what, count in more.items() if count])
+    yield ", ".join(parts + [f"{count} {label}" for label, count in more.items() if count])
     for reason, count in Counter(item.reason for item in tally.skipped).items():
         yield f"{count} skipped: {reason}"
     for item in tally.skipped[:_MAX_SKIPPED_SHOWN]:
@@ -219,7 +222,9 @@ def _list_line(listed: Listed) -> str:
     ).rstrip()
 
 
-def _record_json(versions: tuple[StoredExample, ...], taken: Withdrawal | None) -> ExampleShown:
+def _record_json(
+    versions: tuple[StoredExample, ...], withdrawal: Withdrawal | None
+) -> ExampleShown:
     shown = tuple(
         ExampleVersion(
             version=stored.version,
@@ -231,13 +236,15 @@ def _record_json(versions: tuple[StoredExample, ...], taken: Withdrawal | None) 
         for stored in versions
     )
     example_id = versions[0].example.example_id
-    return ExampleShown(example_id=example_id, versions=shown, withdrawal=taken)
+    return ExampleShown(example_id=example_id, versions=shown, withdrawal=withdrawal)
 
 
-def _record_lines(versions: tuple[StoredExample, ...], taken: Withdrawal | None) -> Iterator[str]:
-    """Safe to print. Only text and edits have lines of their own: an id could forge one of ours."""
+def _record_lines(
+    versions: tuple[StoredExample, ...], withdrawal: Withdrawal | None
+) -> Iterator[str]:
+    """Yield lines that are safe to print. Only text and edits have their own: an id could forge one."""
     example = versions[0].example
-    yield from map(visible, _about(versions[0], taken))
+    yield from map(visible, _about(versions[0], withdrawal))
     yield from ("", visible(example.advisory_text, lines=True))
     for edit in example.edits:
         yield from ("", visible(edit.path))
@@ -247,11 +254,11 @@ def _record_lines(versions: tuple[StoredExample, ...], taken: Withdrawal | None)
         yield f"\nversion {stored.version}, {stored.state}, content {stored.content_sha256}"
 
 
-def _about(newest: StoredExample, taken: Withdrawal | None) -> Iterator[str]:
+def _about(newest: StoredExample, withdrawal: Withdrawal | None) -> Iterator[str]:
     example, origin = newest.example, newest.example.provenance
     yield f"{example.example_id}  version {newest.version}, {newest.state}, {newest.added_at:%Y-%m-%d}"
-    if taken is not None:
-        yield f"withdrawn  {taken.at:%Y-%m-%d} by {taken.by}: {taken.reason}"
+    if withdrawal is not None:
+        yield f"withdrawn  {withdrawal.at:%Y-%m-%d} by {withdrawal.by}: {withdrawal.reason}"
     yield f"advisory   {', '.join([example.advisory_id, *example.advisory_aliases])}"
     yield f"package    {example.ecosystem} {example.package}"
     yield f"weakness   {', '.join(example.cwe) or 'not stated'}"

@@ -1,7 +1,7 @@
-"""``fallback-tier examples``: where records come from, and what they went into.
+"""``fallback-tier examples``: sources of records, and the fixes that used them.
 
-Our own proved fixes (``harvest``), the difference of two releases (``releases``), and the way back
-(``influenced``).
+Sources are the product's own proved fixes (``harvest``) and the difference of two releases (``releases``);
+``influenced`` goes from an example to its fixes.
 """
 
 import argparse
@@ -77,8 +77,8 @@ class InfluencedFixes(Frozen):
 
 
 def harvest(arguments: argparse.Namespace) -> int:
-    """Add our own proved fixes. Raises InputError for a fix that is not on record, a repository
-    without a licence; AuditIntegrityError where the trail is not intact."""
+    """Add the product's own proved fixes. Raises InputError for a fix that is not on record or a repository
+    without a licence, and AuditIntegrityError if the trail is not intact."""
     repository = inspect_repository(Path(arguments.repo), SubprocessClients()).root
     source = HarvestSource(
         advisories=_by_id(arguments),
@@ -90,16 +90,16 @@ def harvest(arguments: argparse.Namespace) -> int:
     with closing(read_trail(state, record(arguments))) as reader:
         _check_chain(reader)
         events = _asked(reader, arguments.fix_ids)
-        found = harvest_from(events, evidence, source, _tools(repository))
-    counts = _ingest(arguments, *found.examples)
-    names = tuple(example.example_id for example in found.examples)
-    document = Harvested(**dict(counts), examples=names, left=found.left)
-    return print_plain(arguments, document, _harvest_lines(found, counts))
+        harvested = harvest_from(events, evidence, source, _tools(repository))
+    counts = _ingest(arguments, *harvested.examples)
+    names = tuple(example.example_id for example in harvested.examples)
+    document = Harvested(**dict(counts), examples=names, left=harvested.left)
+    return print_plain(arguments, document, _harvest_lines(harvested, counts))
 
 
 def releases(arguments: argparse.Namespace) -> int:
-    """Add what a fixed release changed. Raises InputError (an advisory, an archive, two releases that
-    make no example), ToolError where a registry can't be asked."""
+    """Add what a fixed release changed. Raises InputError (an advisory, an archive, two releases that make
+    no example), and ToolError if a registry can't be reached."""
     advisory = load_advisory(Path(arguments.advisory))
     if bool(arguments.before) != bool(arguments.after):
         raise ConfigurationError(
@@ -123,47 +123,50 @@ def releases(arguments: argparse.Namespace) -> int:
 
 
 def influenced(arguments: argparse.Namespace) -> int:
-    """The fixes that an example had a part in, whatever became of either."""
+    """Print the fixes that an example had a part in, whatever became of either."""
     name = arguments.example_id
     versions = {item.content_sha256: item for item in open_store(arguments).versions(name)}
     state = state_dir(arguments)
     evidence = open_evidence(state)
     with closing(read_trail(state, record(arguments))) as reader:
-        found = influences(name, reader.events(), evidence)
-    if not (versions or found):
+        influenced_fixes = influences(name, reader.events(), evidence)
+    if not (versions or influenced_fixes):
         raise InputError(
             f"There is no example {name!r} in {arguments.store!r}, and no fix names it.",
             next_step="`fallback-tier examples list` shows those that are there.",
             kind="no_such_example",
         )
-    shown = tuple(InfluenceShown(**dict(one), **_version(one, versions)) for one in found)
+    shown = tuple(
+        InfluenceShown(**dict(influence), **_version(influence, versions))
+        for influence in influenced_fixes
+    )
     document = InfluencedFixes(example_id=name, influenced=shown)
-    return print_plain(arguments, document, _influence_lines(name, found, versions))
+    return print_plain(arguments, document, _influence_lines(name, influenced_fixes, versions))
 
 
 # --- harvest --------------------------------------------------------------------------------------
 
 
 def _by_id(arguments: argparse.Namespace) -> dict[str, Advisory]:
-    given = advisories_at([Path(path) for path in arguments.advisory]).advisories
-    return {name: advisory for advisory in given for name in (*advisory.aliases, advisory.id)}
+    advisories = advisories_at([Path(path) for path in arguments.advisory]).advisories
+    return {name: advisory for advisory in advisories for name in (*advisory.aliases, advisory.id)}
 
 
 def _licence_of(repository: Path) -> str:
-    places = (repository / name for name in _MANIFESTS)
-    files = {place.name: place.read_bytes() for place in places if place.is_file()}
-    found = declared_licence(files)
-    if found is None:
+    paths = (repository / name for name in _MANIFESTS)
+    files = {path.name: path.read_bytes() for path in paths if path.is_file()}
+    licence = declared_licence(files)
+    if licence is None:
         raise InputError(
             f"{repository} declares no licence in {' or '.join(_MANIFESTS)}.",
             next_step="Give the licence of its code with --licence; none is assumed.",
             kind="no_licence",
         )
-    return found
+    return licence
 
 
 def _check_chain(reader: ReadOnlyTrail) -> None:
-    """A precedent is taken from an intact trail, or from none."""
+    """Check that the trail is intact: no example is taken from another one. Raises AuditIntegrityError."""
     # Each trail's contract is judged as it is harvested, and its own evidence read.
     report = verify(reader, checkpoints=None, contract=False)
     if report.integrity_problem_count:
@@ -180,13 +183,13 @@ def _asked(reader: ReadOnlyTrail, fix_ids: list[str]) -> list[StoredEvent]:
         return list(reader.events())
     events: list[StoredEvent] = []
     for fix_id in dict.fromkeys(fix_ids):
-        found = list(reader.events(fix_id))
-        if not found:
+        fix_events = list(reader.events(fix_id))
+        if not fix_events:
             raise InputError(
                 f"There is no fix {fix_id!r} in the audit trail.",
                 next_step="`fallback-tier audit log` lists those on record.",
             )
-        events += found
+        events += fix_events
     return events
 
 
@@ -199,14 +202,14 @@ def _tools(repository: Path) -> HarvestTools:
     )
 
 
-def _harvest_lines(found: Harvest, counts: IngestCounts) -> Iterator[str]:
-    yield f"{counts.added} added, {counts.duplicates} already there, {len(found.left)} left"
+def _harvest_lines(harvested: Harvest, counts: IngestCounts) -> Iterator[str]:
+    yield f"{counts.added} added, {counts.duplicates} already there, {len(harvested.left)} left"
     if counts.revised or counts.withdrawn:
         yield f"{counts.revised} new versions, {counts.withdrawn} refused: withdrawn before"
-    for example in found.examples:
+    for example in harvested.examples:
         yield f"  {example.example_id}  {example.provenance.source}: {example.advisory_id}"
-    for one in found.left:
-        yield f"  left: fix {one.fix_id} ({one.reason}): {one.sentence}"
+    for not_harvested in harvested.left:
+        yield f"  left: fix {not_harvested.fix_id} ({not_harvested.reason}): {not_harvested.sentence}"
 
 
 # --- releases -------------------------------------------------------------------------------------
@@ -263,8 +266,8 @@ def _ingest(arguments: argparse.Namespace, *examples: SolvedExample) -> IngestCo
 # --- influenced -----------------------------------------------------------------------------------
 
 
-def _version(one: Influence, versions: dict[str, StoredExample]) -> dict[str, Any]:
-    stored = versions.get(one.content_sha256 or "")
+def _version(influence: Influence, versions: dict[str, StoredExample]) -> dict[str, Any]:
+    stored = versions.get(influence.content_sha256 or "")
     return {
         "version": stored.version if stored else None,
         "state": stored.state if stored else None,
@@ -272,26 +275,28 @@ def _version(one: Influence, versions: dict[str, StoredExample]) -> dict[str, An
 
 
 def _influence_lines(
-    name: str, found: tuple[Influence, ...], versions: dict[str, StoredExample]
+    name: str, influenced_fixes: tuple[Influence, ...], versions: dict[str, StoredExample]
 ) -> Iterator[str]:
     states = sorted({stored.state for stored in versions.values()})
-    yield f"{name} ({', '.join(states) or 'not in this store'}): {len(found)} attempts"
-    for one in found:
+    yield f"{name} ({', '.join(states) or 'not in this store'}): {len(influenced_fixes)} attempts"
+    for entry in influenced_fixes:
         parts = [
             word
             for word, had in (
-                ("returned", one.retrieved),
-                ("in the prompt", one.prompted),
-                ("replayed", one.replayed),
+                ("returned", entry.retrieved),
+                ("in the prompt", entry.prompted),
+                ("replayed", entry.replayed),
             )
             if had
         ]
-        stored = versions.get(one.content_sha256 or "")
-        which = f"version {stored.version}" if stored else one.problem or "version not on record"
-        yield (
-            f"  fix {one.fix_id}, attempt {one.attempt}: {one.advisory_id} in {one.repository}:"
-            f" {', '.join(parts)} ({which})"
+        stored = versions.get(entry.content_sha256 or "")
+        version = (
+            f"version {stored.version}" if stored else entry.problem or "version not on record"
         )
-        patch = f", patch {one.patch_sha256}" if one.patch_sha256 else ""
-        kept = ", delivered" if one.delivered else ""
-        yield f"    {one.attempt_outcome}; fix {one.fix_outcome}{kept}{patch}"
+        yield (
+            f"  fix {entry.fix_id}, attempt {entry.attempt}: {entry.advisory_id} in {entry.repository}:"
+            f" {', '.join(parts)} ({version})"
+        )
+        patch = f", patch {entry.patch_sha256}" if entry.patch_sha256 else ""
+        delivered = ", delivered" if entry.delivered else ""
+        yield f"    {entry.attempt_outcome}; fix {entry.fix_outcome}{delivered}{patch}"

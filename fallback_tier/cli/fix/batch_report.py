@@ -1,4 +1,4 @@
-"""How a run over several advisories ended, for a person and for machines."""
+"""The end of a batch, for people and for machines."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,7 +35,7 @@ from fallback_tier.handover.headline import headline
 from fallback_tier.planning import RemediationPlan
 from fallback_tier.wiring import Services
 
-#: Raised if a name is taken away, or means something else; a new one does not raise it.
+#: Raised if a name is removed or changes its meaning; a new name does not raise it.
 SCHEMA_VERSION = 1
 
 _STYLES = {
@@ -47,25 +47,25 @@ _STYLES = {
 }
 
 
-#: Of a patch that gates accept, but not in one with the others.
+#: About a patch that gates accept, but not together with the others.
 _ALONE = "works alone, not together"
 
 
 def combined_exit_code(
     planned: RemediationPlan, parts: Sequence[Part], *, require_tests: bool = False
 ) -> int:
-    """The worst of the parts': a missing tool, then a person's decision, then what is left, then what is
-    unknown, then what is not tested, then what is not shown."""
+    """Return the worst exit code of the parts: a missing tool, then a person's decision, then what is left,
+    then what is unknown, then what is not tested, then what is not shown."""
     codes = {exit_code(part.result, require_tests=require_tests) for part in parts}
     codes.add(plan_exit_code(planned))
     if any(part.application is None for part in parts):
-        # Planned and not done, whatever the reason.
+        # It was planned and not done, whatever the reason.
         codes.add(exit_codes.REFUSED)
     return exit_codes.worst(codes, exit_codes.NOT_AFFECTED)
 
 
 def report_several(fixed: SeveralFixes, services: Services) -> FixReport:
-    """Return how it ended, to be printed."""
+    """Return the report of how the batch ended."""
     end, ends, outcome = fixed.end, fixed.advisories, fixed.delivery
     configured = services.configuration
     code = combined_exit_code(end.planned, end.parts, require_tests=configured.require_tests)
@@ -79,10 +79,10 @@ def report_several(fixed: SeveralFixes, services: Services) -> FixReport:
 def batch_document(
     end: BatchEnd, ends: Sequence[AdvisoryEnd], outcome: DeliveryOutcome, *, code: int
 ) -> dict[str, object]:
-    """For machines: each advisory with its end, and each part with its own."""
-    reported = end.planned.model_dump(mode="json", exclude={"fixes", "resolved"})
+    """Return a batch for machines: each advisory with its end, and each part with its own."""
+    planned = end.planned.model_dump(mode="json", exclude={"fixes", "resolved"})
     return {
-        **reported,
+        **planned,
         **run_document(end.parts, ends, outcome, code=code),
         "taken_apart": end.taken_apart,
         "gate_runs": end.trials,
@@ -90,7 +90,7 @@ def batch_document(
 
 
 def one_document(fixed: OneFix, *, code: int) -> dict[str, object]:
-    """The fix of one advisory for machines: what every run has, and the fix's own fields beside it."""
+    """Return the fix of one advisory for machines: the fields of every run, and the fix's own."""
     part = Part(", ".join(fixed.advisory.ecosystems), fixed.advisory, fixed.result)
     run = run_document([part], ends_of(part), fixed.delivery, code=code)
     return {**document(fixed.result), **run}
@@ -99,7 +99,7 @@ def one_document(fixed: OneFix, *, code: int) -> dict[str, object]:
 def run_document(
     parts: Sequence[Part], ends: Sequence[AdvisoryEnd], outcome: DeliveryOutcome, *, code: int
 ) -> dict[str, object]:
-    """What every run has, over one advisory or several."""
+    """Return the fields that every run has, over one advisory or several."""
     fixes = [
         {
             **document(part.result),
@@ -115,7 +115,7 @@ def run_document(
     ]
     return {
         "schema_version": SCHEMA_VERSION,
-        "advisories": [one.model_dump(mode="json") for one in ends],
+        "advisories": [end.model_dump(mode="json") for end in ends],
         "fixes": fixes,
         **outcome.document(),
         "exit_code": code,
@@ -129,7 +129,7 @@ def report_batch(
     console: Console,
     services: Services,
 ) -> None:
-    """What was delivered, what was not and why, then each advisory in a line."""
+    """Print what was delivered, what was not and why, then each advisory in a line."""
     for part in end.parts:
         _report_part(part, console, services.configuration.state_dir)
     show_left(console, end.planned.left)
@@ -147,7 +147,7 @@ def report_batch(
 
 
 def _headline(part: Part) -> dict[str, str]:
-    """ "Fixed" never stands alone where something stays, nor for a patch that is held back."""
+    """Return a headline only if something stays ("in part") or the patch is held back ("not delivered")."""
     if not isinstance(part.result, WithPatch):
         return {}
     if part.held_back is not None:
@@ -174,15 +174,17 @@ def _report_part(part: Part, console: Console, state_dir: Path) -> None:
 def _report_advisories(
     ends: Sequence[AdvisoryEnd], parts: Sequence[Part], console: Console
 ) -> None:
-    others = {name: part.fails_with for part in parts if part.fails_with for name in part.ids}
-    for one in ends:
-        if one.outcome is Outcome.NOT_FIXED and one.id in others:
-            fails_with = safe(", ".join(others[one.id]))
-            line(console, f"[yellow]{_ALONE}[/]  {safe(one.id)}: it fails with {fails_with}")
-        elif one.outcome in _STYLES:
-            reasons = ", ".join(dict.fromkeys(_short(why) for why in one.why))
+    fails_with_by_id = {
+        name: part.fails_with for part in parts if part.fails_with for name in part.ids
+    }
+    for end in ends:
+        if end.outcome is Outcome.NOT_FIXED and end.id in fails_with_by_id:
+            fails_with = safe(", ".join(fails_with_by_id[end.id]))
+            line(console, f"[yellow]{_ALONE}[/]  {safe(end.id)}: it fails with {fails_with}")
+        elif end.outcome in _STYLES:
+            reasons = ", ".join(dict.fromkeys(_short(why) for why in end.why))
             more = f": {safe(reasons)}" if reasons else ""
-            line(console, f"{_STYLES[one.outcome]}  {safe(one.id)}{more}")
+            line(console, f"{_STYLES[end.outcome]}  {safe(end.id)}{more}")
 
 
 def _short(why: Why) -> str:

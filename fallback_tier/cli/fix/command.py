@@ -1,4 +1,4 @@
-"""``fallback-tier fix``: a proved patch, or an honest reason."""
+"""``fallback-tier fix``: a proved patch, or the reason why there is none."""
 
 import argparse
 from collections.abc import Sequence
@@ -27,36 +27,38 @@ from fallback_tier.wiring import Services
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Fix, prove, deliver, report. The exit code says how it ended."""
+    """Fix, prove, deliver, report. Return how it ended, as an exit code."""
     lookup = advisory_lookup(arguments)
-    given = advisories_to_fix([Path(path) for path in arguments.advisory], lookup)
+    advisory_set = advisories_to_fix([Path(path) for path in arguments.advisory], lookup)
     watch = watch_of(arguments)
-    says = resolved_settings(arguments)  # once: a file of settings may be a pipe
-    configured = configuration(arguments, says)
-    for text in setting_lines(says):
+    user_settings = resolved_settings(arguments)  # once: a file of settings may be a pipe
+    configured = configuration(arguments, user_settings)
+    for text in setting_lines(user_settings):
         watch.detail(text)
     for text in uncommitted_settings(arguments):
         watch.note(text)
-    with open_fixer(configured, given, watch) as fixer:
-        for source in given.sources:
+    with open_fixer(configured, advisory_set, watch) as fixer:
+        for source in advisory_set.sources:
             watch.note(source.sentence)
         if (cap := cap_in_words(configured)) is not None:
             watch.note(cap)
-        return run_with(given, fixer, arguments)
+        return run_with(advisory_set, fixer, arguments)
 
 
-def run_with(given: AdvisorySet, fixer: Fixer, arguments: argparse.Namespace) -> int:
-    """The same with a fixer that is there already."""
-    repository, where = repository_of(arguments), delivery_of(arguments)
+def run_with(advisory_set: AdvisorySet, fixer: Fixer, arguments: argparse.Namespace) -> int:
+    """Do the same with an existing fixer."""
+    repository, delivery = repository_of(arguments), delivery_of(arguments)
     if arguments.resume is None:
-        fixed = fixer.fix(given, repository, where)
+        fixed = fixer.fix(advisory_set, repository, delivery)
     else:
-        fixed = fixer.resume(arguments.resume, given=given, repository=repository, delivery=where)
-    return finish(fixed, fixer.services, as_json=arguments.json, sources=given.sources)
+        fixed = fixer.resume(
+            arguments.resume, given=advisory_set, repository=repository, delivery=delivery
+        )
+    return finish(fixed, fixer.services, as_json=arguments.json, sources=advisory_set.sources)
 
 
 def delivery_of(arguments: argparse.Namespace) -> Delivery:
-    """Where the options say that a proved patch goes."""
+    """Return where a proved patch goes, by the options."""
     output, report = arguments.output, arguments.report
     return Delivery(
         dry_run=arguments.dry_run,
@@ -73,17 +75,17 @@ def finish(
     as_json: bool,
     sources: Sequence[AdvisorySource] = (),
 ) -> int:
-    """Report the end; returns the exit code. ``sources``: of the records that were looked up."""
-    ended = report_of(fixed, services)
+    """Report the end and return the exit code. ``sources``: of the records that were looked up."""
+    fix_report = report_of(fixed, services)
     if as_json:
-        print_json({**ended.document(), **sources_document(sources)})
+        print_json({**fix_report.document(), **sources_document(sources)})
     else:
-        ended.show()
-    return ended.code
+        fix_report.show()
+    return fix_report.code
 
 
 def report_of(fixed: Fixed, services: Services) -> FixReport:
-    """Return how it ended, to be printed."""
+    """Return the report of how the fix ended."""
     if not isinstance(fixed, OneFix):
         from fallback_tier.cli.fix.batch_report import report_several
 
@@ -95,8 +97,8 @@ def report_of(fixed: Fixed, services: Services) -> FixReport:
         from fallback_tier.cli.fix.batch_report import one_document
 
         steps = next_steps(result)
-        reported = one_document(fixed, code=code)
-        return {**reported, "next_steps": list(steps)} if steps else reported
+        fix_document = one_document(fixed, code=code)
+        return {**fix_document, "next_steps": list(steps)} if steps else fix_document
 
     return FixReport(
         code,

@@ -1,7 +1,7 @@
 """``fallback-tier plan``: what a fix would do, and why, before anything is done.
 
-The ladder is run with real clients, in scratch folders; no gate runs, nothing is written to the
-repository, and there is no record in the audit trail: a plan proves nothing, so nobody should cite it.
+The ladder is run with real clients, in scratch folders. No gate runs, nothing is written to the repository,
+and nothing is recorded in the audit trail: a plan proves nothing, so it must not be cited.
 """
 
 import argparse
@@ -50,24 +50,30 @@ class PlanDocument(RemediationPlan):
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Plan, print. The exit code says whether all of it can be done."""
+    """Plan and print. Return whether all of it can be done, as an exit code."""
     lookup = advisory_lookup(arguments)
-    given = advisories_at([Path(path) for path in arguments.advisory], lookup)
-    repository, chosen = repository_of(arguments), settings(arguments)
+    advisory_set = advisories_at([Path(path) for path in arguments.advisory], lookup)
+    repository, fix_settings = repository_of(arguments), settings(arguments)
     with watch_of(arguments).planning() as progress:
         planned = plan_fixes(
-            given, repository, chosen, resolve=not arguments.no_resolve, observe=progress
+            advisory_set,
+            repository,
+            fix_settings,
+            resolve=not arguments.no_resolve,
+            observe=progress,
         )
     code = exit_code(planned)
-    document = PlanDocument(**dict(planned), exit_code=code, advisory_sources=given.sources)
-    return print_shown(arguments, document, lambda: show(planned, Console(), given.sources), code)
+    document = PlanDocument(**dict(planned), exit_code=code, advisory_sources=advisory_set.sources)
+    return print_shown(
+        arguments, document, lambda: show(planned, Console(), advisory_set.sources), code
+    )
 
 
 def exit_code(planned: RemediationPlan) -> int:
-    """The documented exit code of a plan. A finding in code is something that no recipe fixes.
+    """Return the documented exit code of a plan. A finding in code is something that no recipe fixes.
 
     What is affected and left counts more than what is unknown, which counts more than what can be fixed. A
-    plan from the files alone is unknown if a source was not read or resolved; otherwise gates see to that.
+    plan from the files alone is unknown if a source was not read or resolved; otherwise gates check that.
     """
     if any(item.reason is RefusalReason.TOOL_MISSING for item in planned.left):
         return exit_codes.ENVIRONMENT
@@ -77,7 +83,7 @@ def exit_code(planned: RemediationPlan) -> int:
         return exit_codes.UNKNOWN
     if planned.fixes:
         return exit_codes.OK
-    # What a scanner skipped is not clean.
+    # A plan with inputs that were skipped is not clean.
     skipped = any(item.unknown for item in planned.skipped)
     return exit_codes.UNKNOWN if skipped else exit_codes.NOT_AFFECTED
 
@@ -85,7 +91,7 @@ def exit_code(planned: RemediationPlan) -> int:
 def show(
     planned: RemediationPlan, console: Console, sources: Sequence[AdvisorySource] = ()
 ) -> None:
-    """The plan as a table, for a person; before it, the ``sources`` of records that were looked up."""
+    """Print the plan as a table, for people; before it, the ``sources`` of records that were looked up."""
     commit = planned.base_commit[:12]
     for source in sources:
         line(console, safe(source.sentence))
@@ -106,13 +112,13 @@ def show(
         _show_tests(fix, console)
     show_left(console, planned.left)
     show_rest(console, planned)
-    told = {item for fix in planned.fixes for item in fix.unread}
-    told |= {item for remaining in planned.left for item in remaining.unread}
-    show_unread(console, [it for it in planned.unread if it not in told])
+    shown = {item for fix in planned.fixes for item in fix.unread}
+    shown |= {item for remaining in planned.left for item in remaining.unread}
+    show_unread(console, [item for item in planned.unread if item not in shown])
 
 
 def show_rest(console: Console, planned: RemediationPlan) -> None:
-    """What of the input needs nothing, and what could not be used."""
+    """Print which input needs nothing, and which could not be used."""
     if planned.not_affected:
         line(console, f"not affected: {len(planned.not_affected)} of the advisories")
         show_notes(console, planned.notes)
@@ -132,7 +138,7 @@ def _how_sure(planned: RemediationPlan) -> str:
 
 
 def _show_moves(planned: RemediationPlan, console: Console) -> None:
-    """A table, with the reasons below the row that they are about, and a row per changed declaration."""
+    """Print a table, with the reasons below their row, and one row per changed declaration."""
     moves = [(fix, move) for fix in planned.fixes for move in fix.moves]
     rows = [
         (
@@ -145,33 +151,40 @@ def _show_moves(planned: RemediationPlan, console: Console) -> None:
         )
         for fix, move in moves
     ]
-    declared = [
-        (safe(f"{it.file}:{it.line}"), safe(it.package), declaration(it), "declaration", "", "")
+    declaration_rows = [
+        (
+            safe(f"{changed.file}:{changed.line}"),
+            safe(changed.package),
+            declaration(changed),
+            "declaration",
+            "",
+            "",
+        )
         for fix in planned.fixes
-        for it in fix.declarations
+        for changed in fix.declarations
     ]
-    columns = zip(COLUMNS, *rows, *declared, strict=True)
+    columns = zip(COLUMNS, *rows, *declaration_rows, strict=True)
     widths = [max(map(_width, column)) for column in columns]
     line(console, f"[bold]{_padded(COLUMNS, widths)}[/]")
     for (_fix, move), row in zip(moves, rows, strict=True):
         line(console, _padded(row, widths))
         for reason in why_not_cheaper(move):
             line(console, f"  [dim]{reason}[/]")
-    for row in declared:
+    for row in declaration_rows:
         line(console, _padded(row, widths))
 
 
 def _show_tests(fix: EcosystemPlan, console: Console) -> None:
-    """How each project would be tested: by the first of its commands that runs tests."""
+    """Print how each project would be tested: by the first of its commands that runs tests."""
     by_project: dict[str, list[OwnTests]] = {}
-    for one in fix.tests:
-        by_project.setdefault(one.project, []).append(one)
+    for tests in fix.tests:
+        by_project.setdefault(tests.project, []).append(tests)
     for project, commands in by_project.items():
         first, more = commands[0], len(commands) - 1
-        where = "" if project == "." else f" of {project}"
+        of_project = "" if project == "." else f" of {project}"
         others = f"; {more} more if it runs no test" if more else ""
-        told = f"tests{where}: {first.command} ({first.source}{others})"
-        line(console, f"  {safe(told)}", verbatim=True)
+        text = f"tests{of_project}: {first.command} ({first.source}{others})"
+        line(console, f"  {safe(text)}", verbatim=True)
     if not by_project:
         line(console, "  tests: no command names them; runners look for tests by themselves")
 
@@ -186,7 +199,7 @@ def _width(markup: str) -> int:
 
 
 def _known(fix: EcosystemPlan) -> str:
-    """How the versions are known. What a fix proves is seen only once it is installed."""
+    """Return how the versions are known. What a fix proves is seen only once it is installed."""
     match fix.proof_level:
         case None:
             return "not resolved"

@@ -1,4 +1,4 @@
-"""How a fix ended, for a person and for machines."""
+"""The end of a fix, for people and for machines."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ from fallback_tier.wiring.trail import evidence_dir
 
 @dataclass(frozen=True)
 class FixReport:
-    """How a fix, or a run over several advisories, ended: its exit code, and what prints it."""
+    """The end of a fix, or of a batch: its exit code, and the functions that print it."""
 
     code: int
     document: Callable[[], dict[str, object]]
@@ -53,8 +53,8 @@ class FixReport:
 
 
 def exit_code(result: FixResult, *, require_tests: bool = False) -> int:
-    """The documented exit code of a result. ``require_tests``: a patch whose tests were not compared has a
-    separate one."""
+    """Return the documented exit code of a result. ``require_tests``: a patch whose tests were not compared
+    has a separate one."""
     match result:
         case Verified() | Patched() if require_tests and not _is_compared(result):
             return exit_codes.UNTESTED
@@ -81,7 +81,7 @@ def _is_compared(result: FixResult) -> bool:
 
 
 def report(result: FixResult, console: Console, outcome: DeliveryOutcome, state_dir: Path) -> None:
-    """The end of the story, for a person. ``state_dir``: where its evidence is."""
+    """Print the end of a fix, for people. ``state_dir``: the folder of its evidence."""
     report_end(result, console, state_dir)
     if isinstance(result, WithPatch):
         report_patch(result.application, console, outcome)
@@ -92,7 +92,7 @@ def report(result: FixResult, console: Console, outcome: DeliveryOutcome, state_
 def report_end(
     result: FixResult, console: Console, state_dir: Path, *, undelivered: str | None = None
 ) -> None:
-    """How it ended, what was done, how far it was tested, and which of the recipe's candidates gates
+    """Print how it ended, what was done, how far it was tested, and which of the recipe's candidates gates
     refused. ``undelivered``: the headline of a patch that is not delivered."""
     _report_end(result, console, undelivered)
     for verdict in result.verdicts:
@@ -115,22 +115,22 @@ def _report_end(result: FixResult, console: Console, undelivered: str | None) ->
             line(console, f"  {safe(sentence)}")
             show_unread(console, unread)
         case RefusedFix(reason=reason, sentence=sentence, declined=declined):
-            what = "not affected" if reason is RefusalReason.NOT_AFFECTED else "no patch"
-            line(console, f"[bold]{what}[/]  {head} ({reason})")
+            headline_text = "not affected" if reason is RefusalReason.NOT_AFFECTED else "no patch"
+            line(console, f"[bold]{headline_text}[/]  {head} ({reason})")
             line(console, f"  {safe(sentence)}")
-            for reported in declined_lines(declined, sentence):
-                line(console, f"    [dim]{reported}[/]")
+            for reason_line in declined_lines(declined, sentence):
+                line(console, f"    [dim]{reason_line}[/]")
 
 
 def _report_tests(verdict: GateVerdict, console: Console, state_dir: Path) -> None:
-    """What a person needs to judge tests that were not compared."""
+    """Print what a person needs to judge tests that were not compared."""
     for tests in verdict.tests:
         first, *more = tests_lines(tests) or [""]
         if not first:
             continue
         line(console, f"  [bold yellow]{safe(first)}[/]", verbatim=True)
-        for one in more:
-            line(console, f"    {safe(one)}", verbatim=True)
+        for further in more:
+            line(console, f"    {safe(further)}", verbatim=True)
         if verdict.evidence_sha256:
             log = FileEvidenceStore(evidence_dir(state_dir)).path(verdict.evidence_sha256)
             line(console, f"    log: {safe(str(log))}", verbatim=True)
@@ -163,7 +163,7 @@ def _report_patched(
     if proof_status(result) is GateStatus.PASSED:
         line(console, "  the proof given fails at the base commit and passes with the patch")
     if isinstance(result, Patched):
-        # A passing suite shows that nothing broke; only a test of the flaw shows it gone.
+        # A passing suite shows that nothing broke; only a test of the vulnerability shows that it is gone.
         line(
             console,
             "  whether the flaw is gone must be judged by a reviewer, or by a test of it: --proof CMD",
@@ -175,7 +175,7 @@ def _report_patched(
 
 
 def _report_grounding(application: Applied, console: Console) -> None:
-    """What a reviewer must look at twice; a grounding that nobody judged is no news."""
+    """Print what a reviewer must check again. A grounding that was not judged is not shown."""
     for edit in application.loose_edits:
         line(console, f"  matched with other white space: {safe(edit)}")
     for note in application.notes:
@@ -193,17 +193,17 @@ def _report_grounding(application: Applied, console: Console) -> None:
 
 
 def report_patch(application: Applied, console: Console, outcome: DeliveryOutcome) -> None:
-    """Where the patch is now: on a branch, on the working tree, or printed."""
+    """Print where the patch is now: on a branch, on the working tree, or printed."""
     if outcome.committed is not None:
-        where = outcome.committed
+        committed = outcome.committed
         message = "committed to branch"
-        if where.existed:
+        if committed.existed:
             message = "no branch was made, this patch is already on the same base commit: branch"
-        line(console, f"  {message} {safe(where.branch)}: {where.commit[:12]}")
+        line(console, f"  {message} {safe(committed.branch)}: {committed.commit[:12]}")
     elif outcome.delivered:
-        made = new_files(application.diff)
-        reported = (f"{path} (new)" if path in made else path for path in application.files)
-        files = safe(", ".join(reported))
+        created = new_files(application.diff)
+        paths = (f"{path} (new)" if path in created else path for path in application.files)
+        files = safe(", ".join(paths))
         line(console, f"  on the working tree, not committed: {files}")
     else:
         print_patch(application.diff)
@@ -212,22 +212,22 @@ def report_patch(application: Applied, console: Console, outcome: DeliveryOutcom
 
 
 def report_record(result: FixResult, console: Console) -> None:
-    """Where the record is."""
+    """Print the command that shows the fix's record."""
     shown = command(f"fallback-tier audit show {result.fix_id}")
     line(console, f"  [dim]record: {safe(shown)}[/]")
 
 
 def _report_usage(result: FixResult, console: Console) -> None:
-    for used in result.usage:
-        tokens = f"{used.input_tokens:,} tokens in"
-        if used.cache_read_tokens or used.cache_write_tokens:
+    for usage in result.usage:
+        tokens = f"{usage.input_tokens:,} tokens in"
+        if usage.cache_read_tokens or usage.cache_write_tokens:
             tokens += (
-                f" (cache: {used.cache_read_tokens:,} read, {used.cache_write_tokens:,} written)"
+                f" (cache: {usage.cache_read_tokens:,} read, {usage.cache_write_tokens:,} written)"
             )
         line(
             console,
-            f"  used by {used.call_type}: {used.calls} call(s), {tokens}, {used.output_tokens:,} out, "
-            f"{_estimate(used.cost_usd_estimate)}",
+            f"  used by {usage.call_type}: {usage.calls} call(s), {tokens}, {usage.output_tokens:,} out, "
+            f"{_estimate(usage.cost_usd_estimate)}",
         )
     if result.unreported is not None:
         line(

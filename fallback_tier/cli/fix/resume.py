@@ -1,4 +1,4 @@
-"""``fallback-tier resume``: a fix that was interrupted goes on to the end that it would have had."""
+"""``fallback-tier resume``: continue an interrupted fix to the end that it would have had."""
 
 import argparse
 from contextlib import closing
@@ -18,7 +18,7 @@ from fallback_tier.fix.journal.recorded_fix import RecordedFix
 from fallback_tier.wiring import Configuration, open_services
 from fallback_tier.wiring.trail import open_evidence, read_trail
 
-#: Options that take the place of what the fix began with.
+#: Options that replace what the fix began with.
 _OVERRIDES = (
     "model",
     "base_url",
@@ -32,17 +32,17 @@ _OVERRIDES = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Continue with what the fix began with; the options say what is different now, keys are in the
+    """Continue with what the fix began with; the options state what is different now, and keys are in the
     environment. Raises SettingMissingError: the fix stays as it is."""
     fix_id, state, settings = arguments.fix_id, state_dir(arguments), record(arguments)
     with closing(read_trail(state, settings)) as trail:
         recorded = RecordedFix(trail, open_evidence(state), fix_id)
         recorded.check_not_abandoned()
         inputs, judges_only = recorded.inputs, recorded.judges_only
-    about, asks = inputs.advisory.ecosystems, not (inputs.setup.several or judges_only)
+    ecosystems, asks = inputs.advisory.ecosystems, not (inputs.setup.several or judges_only)
     with resumable(fix_id):
         configured = _configuration(inputs, arguments, asks=asks)
-        opened = open_services(configured, asks=asks, ecosystems=about)
+        opened = open_services(configured, asks=asks, ecosystems=ecosystems)
     with opened as services:
         fixed = Fixer(services, watch_of(arguments)).resume(
             fix_id,
@@ -58,15 +58,23 @@ def run(arguments: argparse.Namespace) -> int:
 def _configuration(
     inputs: FixInputs, arguments: argparse.Namespace, *, asks: bool
 ) -> Configuration:
-    """``asks`` False: only gates are run, so that neither a script nor a memory need be where it was."""
+    """Return the recorded configuration with the options of this run. ``asks`` False: only gates are run,
+    so that neither a script nor a memory has to exist."""
     recorded = dict(inputs.setup.configuration)
-    given = {name: value for name in _OVERRIDES if (value := getattr(arguments, name)) is not None}
+    overrides = {
+        name: value for name in _OVERRIDES if (value := getattr(arguments, name)) is not None
+    }
     if arguments.no_sandbox:
-        given["sandbox_waiver"] = NO_SANDBOX
-    facts = {**recorded, **given, "state_dir": state_dir(arguments), "record": record(arguments)}
+        overrides["sandbox_waiver"] = NO_SANDBOX
+    facts = {
+        **recorded,
+        **overrides,
+        "state_dir": state_dir(arguments),
+        "record": record(arguments),
+    }
     try:
-        before = Configuration.model_validate(facts)
-        budget = before.budget.model_copy(
+        overridden = Configuration.model_validate(facts)
+        budget = overridden.budget.model_copy(
             update={
                 name: cap
                 for name, cap in (
@@ -76,12 +84,12 @@ def _configuration(
                 if cap is not None
             }
         )
-        hosts = tuple(dict.fromkeys((*before.settings.allow_hosts, *arguments.allow_host)))
-        configuration = before.model_copy(
+        hosts = tuple(dict.fromkeys((*overridden.settings.allow_hosts, *arguments.allow_host)))
+        configuration = overridden.model_copy(
             update={
                 "budget": budget,
-                "settings": before.settings.model_copy(update={"allow_hosts": hosts}),
-                **keys(before.base_url, before.judge_base_url),
+                "settings": overridden.settings.model_copy(update={"allow_hosts": hosts}),
+                **keys(overridden.base_url, overridden.judge_base_url),
             }
         )
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""``fleet status|pause|resume|cancel|report``: look at a campaign, and change its state."""
+"""``fleet status|pause|resume|cancel|report``: show a campaign, and change its state."""
 
 import argparse
 import os
@@ -32,27 +32,27 @@ from fallback_tier.fleet.store.store import FleetStore, open_store
 
 
 def store_url(arguments: argparse.Namespace) -> str | None:
-    """Of the list in PostgreSQL; None: it is in the state folder."""
+    """Return the URL of the list in PostgreSQL, or None if it is in the state folder."""
     return arguments.fleet_store or os.environ.get(FLEET_STORE) or None
 
 
 @contextmanager
 def opened(arguments: argparse.Namespace) -> Iterator[tuple[FleetStore, FleetRecord]]:
-    """Both, closed at the end. Raises FleetStoreError."""
-    place = state_dir(arguments)
+    """Yield the list of campaigns and the audit trail's facts; both are closed. Raises FleetStoreError."""
+    state = state_dir(arguments)
     with (
-        open_store(place, store_url(arguments)) as store,
-        closing(FleetRecord(place, record(arguments))) as facts,
+        open_store(state, store_url(arguments)) as store,
+        closing(FleetRecord(state, record(arguments))) as facts,
     ):
         yield store, facts
 
 
-#: Between two looks of --follow (seconds).
+#: Seconds between two refreshes of --follow.
 _LOOK_S = 1.0
 
 
 def status(arguments: argparse.Namespace) -> int:
-    """A line for each campaign, or one with its fixes."""
+    """Print one line per campaign, or one campaign with its fixes."""
     console = Console()
     with opened(arguments) as (store, facts):
         name = arguments.campaign
@@ -85,36 +85,36 @@ def _follow(store: FleetStore, name: str, console: Console) -> None:
 
 
 def pause(arguments: argparse.Namespace) -> int:
-    """Nothing more starts."""
+    """Pause a campaign: no further fix starts."""
     return _stopped(arguments, campaign_control.pause)
 
 
 def cancel(arguments: argparse.Namespace) -> int:
-    """Nothing more starts, and what runs is ended by its runner."""
+    """Cancel a campaign: no further fix starts, and its runner ends what runs."""
     return _stopped(arguments, campaign_control.cancel)
 
 
-def _stopped(arguments: argparse.Namespace, how: Callable[[FleetStore, str], None]) -> int:
+def _stopped(arguments: argparse.Namespace, change: Callable[[FleetStore, str], None]) -> int:
     with opened(arguments) as (store, _):
-        how(store, arguments.campaign)
+        change(store, arguments.campaign)
         _say(arguments, store.campaign(arguments.campaign), "")
     return exit_codes.OK
 
 
 def resume(arguments: argparse.Namespace) -> int:
-    """It starts fixes again, those too that failed or were cancelled."""
+    """Resume a campaign: it starts fixes again, failed and cancelled ones too."""
     with opened(arguments) as (store, facts):
         name = arguments.campaign
-        again = campaign_control.resume(store, name, facts)
+        queued = campaign_control.resume(store, name, facts)
         line = store.campaign(name)
-        _say(arguments, line, _what_follows(line, again))
+        _say(arguments, line, _what_follows(line, queued))
     return exit_codes.OK
 
 
-def _what_follows(line: CampaignLine, again: int) -> str:
+def _what_follows(line: CampaignLine, count: int) -> str:
     if line.is_over:
         return "Nothing of it is left to do."
-    queued = "1 fix is" if again == 1 else f"{again:,} fixes are"
+    queued = "1 fix is" if count == 1 else f"{count:,} fixes are"
     return f"{queued} queued again; `fleet run` goes on with them."
 
 
@@ -126,7 +126,7 @@ def _say(arguments: argparse.Namespace, line: CampaignLine, more: str) -> None:
 
 
 def report(arguments: argparse.Namespace) -> int:
-    """What came of it, as JSON, and as a page where one is asked for."""
+    """Print the results of a campaign as JSON, and write them as a page if --html is given."""
     with opened(arguments) as (store, facts):
         name = arguments.campaign
         refresh(store, name, facts, only=facts.changed_fixes())

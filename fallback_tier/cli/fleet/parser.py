@@ -6,12 +6,12 @@ from fallback_tier.cli import arguments
 from fallback_tier.cli.arguments import RECORD, add
 from fallback_tier.cli.exit_codes import epilog
 
-#: Fixes that a worker has open at once, by default: each is a test suite that runs.
+#: Fixes that a worker runs at once, by default: each runs a test suite.
 _FIXES = 2
 
 
 def add_verbs(parser: argparse.ArgumentParser) -> None:
-    """What can be done with campaigns (docs/fleet.md)."""
+    """Add the verbs about campaigns (docs/fleet.md)."""
     parser.description = (
         "Fix many advisories in many repositories: a campaign is a file, planned once into a\n"
         "list of fixes, which go on wherever they were when this command is given again."
@@ -92,7 +92,7 @@ def _add_store(parser: argparse.ArgumentParser) -> None:
 
 
 def add_worker(parser: argparse.ArgumentParser) -> None:
-    """What ``worker`` is told (docs/fleet.md)."""
+    """Add the options of ``worker`` (docs/fleet.md)."""
     parser.description = (
         "Take fixes of campaigns whose engine is temporal, a process a fix, until a signal ends it:\n"
         "then open fixes end in good order, and another worker goes on with them from the record.\n"

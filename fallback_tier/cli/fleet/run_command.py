@@ -1,4 +1,4 @@
-"""``fleet run``: plan a campaign where it is new, then run it to its end."""
+"""``fleet run``: plan a campaign if it is new, then run it to its end."""
 
 import argparse
 import signal
@@ -39,7 +39,7 @@ from fallback_tier.workers.checkouts import Checkouts
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Plan it or find it, run it, say what came of it."""
+    """Plan the campaign or find it, run it, print the result."""
     console = Console(stderr=arguments.json)
     campaign = read_campaign(Path(arguments.file))
     folder = state_dir(arguments)
@@ -66,12 +66,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _engine_for(campaign: Campaign, arguments: argparse.Namespace) -> FleetEngine:
-    """The one that the campaign names. Raises CampaignError, ConfigurationError."""
-    found = keys(campaign.model.base_url, campaign.model.judge_base_url)
+    """Return the engine that the campaign names. Raises CampaignError, ConfigurationError."""
+    server_keys = keys(campaign.model.base_url, campaign.model.judge_base_url)
     settings, url = record(arguments), store_url(arguments)
     secrets = FleetSecrets(
-        api_key=found["api_key"],
-        judge_api_key=found["judge_api_key"],
+        api_key=server_keys["api_key"],
+        judge_api_key=server_keys["judge_api_key"],
         database=settings.database,
         store=None if url is None else SecretStr(url),
     )
@@ -105,8 +105,8 @@ def _temporal(campaign: Campaign, place: Place) -> FleetEngine:
 
 
 def _check(campaign: Campaign, place: Place, secrets: FleetSecrets) -> None:
-    """Whatever is wrong with model, prices or record is said once, before a thousand fixes say it. The
-    record is made here, so that workers don't make it at the same time."""
+    """Report a fault of model, prices or audit trail once, before a thousand fixes report it. The audit
+    trail is made here, so that workers don't make it at the same time."""
     configured = campaign.configuration().model_copy(
         update={
             "state_dir": place.state_dir,
@@ -119,21 +119,23 @@ def _check(campaign: Campaign, place: Place, secrets: FleetSecrets) -> None:
 
 
 def _find_or_plan(store: FleetStore, campaign: Campaign, folder: Path, console: Console) -> None:
-    known = {line.campaign: line for line in store.campaigns()}.get(campaign.name)
-    if known is None:
+    existing = {line.campaign: line for line in store.campaigns()}.get(campaign.name)
+    if existing is None:
         plan = _planned(campaign, folder, console)
         show_plan(plan, console)
         store.create(plan)
         return
-    check_same_list(campaign.name, known.digest, campaign.digest)
+    check_same_list(campaign.name, existing.digest, campaign.digest)
     store.renew_settings(campaign.name, campaign.model_dump_json(), campaign.cap, campaign.fix_cap)
-    if known.state is CampaignState.CANCELLED and not known.counts.get(FixState.RUNNING):
+    if existing.state is CampaignState.CANCELLED and not existing.counts.get(FixState.RUNNING):
         raise CampaignError(
             f"Campaign {campaign.name!r} was cancelled.",
             next_step=f"`fallback-tier fleet resume {campaign.name}`, then run it again.",
             kind="was_cancelled",
         )
-    console.print(f"campaign {campaign.name}: going on ({known.total:,} fixes, {known.state})")
+    console.print(
+        f"campaign {campaign.name}: going on ({existing.total:,} fixes, {existing.state})"
+    )
 
 
 def _planned(campaign: Campaign, folder: Path, console: Console) -> Planned:
@@ -146,13 +148,14 @@ def _planned(campaign: Campaign, folder: Path, console: Console) -> Planned:
 
 
 def _holder(folder: Path) -> str:
-    """The same for whoever follows a runner that was killed: there is one a state folder (``alone``)."""
+    """Return a name that stays the same for the successor of a runner that was killed: a state folder has
+    only one runner (``alone``)."""
     return f"{socket.gethostname()}:{folder}"
 
 
 @contextmanager
 def _ending_well() -> Iterator[None]:
-    """SIGTERM ends the runner as Ctrl-C does: its workers first."""
+    """End the runner by SIGTERM as by Ctrl-C: its workers first."""
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
@@ -176,11 +179,12 @@ def _say_what_waits(
 
 
 def _exit_code(store: FleetStore, name: str) -> int:
-    """The worst that is left to do: nothing for what is not affected, a repair for what is unknown."""
+    """Return the worst exit code of what is left to do: none for what is not affected, a repair for what is
+    unknown."""
     if store.undelivered(name, limit=1):
         return exit_codes.ENVIRONMENT
     counts = store.campaign(name).counts
-    refused = {one.why for one in store.every(name, FixState.REFUSED)}
+    refused = {fix.why for fix in store.every(name, FixState.REFUSED)}
     refused.discard(RefusalReason.NOT_AFFECTED)
     unknown = RefusalReason.UNKNOWN in refused
     if refused <= {RefusalReason.UNKNOWN}:
@@ -192,6 +196,6 @@ def _exit_code(store: FleetStore, name: str) -> int:
         (FixState.REFUSED, exit_codes.REFUSED),
         (FixState.CANCELLED, exit_codes.REFUSED),
     )
-    done = exit_codes.PATCHED if counts.get(FixState.PARTLY) else exit_codes.OK
-    least = exit_codes.UNKNOWN if unknown else done
+    success = exit_codes.PATCHED if counts.get(FixState.PARTLY) else exit_codes.OK
+    least = exit_codes.UNKNOWN if unknown else success
     return next((code for state, code in worst if counts.get(state)), least)

@@ -1,4 +1,4 @@
-"""A plan and a campaign as they stand, for a terminal and for machines."""
+"""The present state of a plan and of a campaign, for a terminal and for machines."""
 
 from typing import Any, Self
 
@@ -13,44 +13,45 @@ from fallback_tier.fleet.campaign_list import CampaignLine, FixState, FleetFix, 
 from fallback_tier.fleet.store.store import FleetStore, Planned
 from fallback_tier.fleet.store.summing import reasons
 
-#: Fixes and left-out inputs that a terminal shows; JSON has all.
+#: Most fixes and left-out inputs that a terminal shows; JSON has all.
 _SHOWN = 20
 
-#: Fixes that ``fleet status`` lists: a screenful for a small campaign, and what to act on in a large one.
+#: Most fixes that ``fleet status`` lists: a screenful of a small campaign, the urgent ones of a large one.
 _LISTED = 200
 
-#: What is shown of each state, in this order.
+#: States in the order in which they are shown.
 STATES = tuple(FixState)
 
 
 def plan_document(plan: Planned) -> dict[str, Any]:
-    """For machines."""
+    """Return a plan for machines."""
     return {
         "campaign": plan.campaign,
         "repositories": [
-            {"repository": it.repository, "base_commit": it.base_commit} for it in plan.repositories
+            {"repository": planned.repository, "base_commit": planned.base_commit}
+            for planned in plan.repositories
         ],
         "fixes": [
-            one.fix.model_dump(
+            planned.fix.model_dump(
                 mode="json",
                 include={"number", "repository", "advisory_id", "ecosystem", "risk", "priority"},
             )
-            for one in plan.fixes
+            for planned in plan.fixes
         ],
-        "left_out": [it.model_dump() for it in plan.left_out],
+        "left_out": [item.model_dump() for item in plan.left_out],
         "pairs_not_named": plan.unnamed,
     }
 
 
 def show_plan(plan: Planned, console: Console) -> None:
-    """The first fixes of the queue, and what is not in it."""
+    """Print the first fixes of the queue, and what is not in it."""
     console.print(
         f"campaign {plan.campaign}: {len(plan.fixes):,} fixes in "
         f"{len(plan.repositories):,} repositories"
     )
     table = Table("", "priority", "repository", "advisory", "ecosystem", "CVSS", "EPSS", "KEV")
-    for one in plan.fixes[:_SHOWN]:
-        fix, risk = one.fix, one.fix.risk
+    for planned in plan.fixes[:_SHOWN]:
+        fix, risk = planned.fix, planned.fix.risk
         table.add_row(
             str(fix.number + 1),
             f"{fix.priority:.1f}",
@@ -70,24 +71,24 @@ def show_plan(plan: Planned, console: Console) -> None:
 
 
 def show_left_out(left_out: tuple[LeftOut, ...], console: Console) -> None:
-    """What the file names and the list does not have."""
-    for it in left_out[:_SHOWN]:
-        console.print(_plain(f"left out: {it.what}: {it.why}"))
+    """Print what the campaign's file names and the list does not have."""
+    for item in left_out[:_SHOWN]:
+        console.print(_plain(f"left out: {item.what}: {item.why}"))
     if len(left_out) > _SHOWN:
         console.print(f"… and {len(left_out) - _SHOWN:,} more left out (--json has all)")
 
 
 def status_document(reader: FleetStore, name: str) -> dict[str, Any]:
-    """For machines: the campaign, and every fix."""
+    """Return a campaign and every fix, for machines."""
     return {
         **line_document(reader.campaign(name)),
-        "left_out": [it.model_dump() for it in reader.left_out(name)],
+        "left_out": [item.model_dump() for item in reader.left_out(name)],
         "fixes": [*map(fix_document, reader.every(name))],
     }
 
 
 def line_document(line: CampaignLine) -> dict[str, Any]:
-    """A campaign with its sums, money in dollars."""
+    """Return a campaign with its sums, money in dollars."""
     return {
         "campaign": line.campaign,
         "state": line.state.value,
@@ -103,9 +104,9 @@ def line_document(line: CampaignLine) -> dict[str, Any]:
 
 
 def fix_document(fix: FleetFix) -> dict[str, Any]:
-    """A fix, money in dollars."""
-    left = {"campaign", "cap", "cost", "holder", "not_before"}
-    return {**fix.model_dump(mode="json", exclude=left), "usd": _dollars(fix.cost)}
+    """Return a fix, money in dollars."""
+    excluded = {"campaign", "cap", "cost", "holder", "not_before"}
+    return {**fix.model_dump(mode="json", exclude=excluded), "usd": _dollars(fix.cost)}
 
 
 def _dollars(micro: int | None) -> str | None:
@@ -113,12 +114,12 @@ def _dollars(micro: int | None) -> str | None:
 
 
 def _plain(text: str) -> Text:
-    """Advisories and reports say it: nothing of it is markup, or acts on a terminal."""
+    """Return a text of advisories or reports: nothing in it is markup, or acts on a terminal."""
     return Text(visible(text))
 
 
 def lines_table(lines: tuple[CampaignLine, ...]) -> Table:
-    """A line a campaign."""
+    """Return a table with one row per campaign."""
     table = Table("campaign", "state", "over", "fixes", "$ spent", "$ cap")
     for line in lines:
         over = sum(count for state, count in line.counts.items() if state.is_over)
@@ -129,23 +130,25 @@ def lines_table(lines: tuple[CampaignLine, ...]) -> Table:
 
 
 def counts_of(line: CampaignLine) -> str:
-    """How many stand where, as a phrase."""
-    return ", ".join(f"{line.counts[it]:,} {it}" for it in STATES if line.counts.get(it))
+    """Return how many fixes are in each state, as a phrase."""
+    return ", ".join(
+        f"{line.counts[state]:,} {state}" for state in STATES if line.counts.get(state)
+    )
 
 
 def show_reasons(reader: FleetStore, name: str, console: Console) -> None:
-    """Why fixes ended as they did, the most frequent reasons first."""
-    found = reasons(reader, name)
-    for it in found[:_SHOWN]:
-        said = it.why if it.sentence is None else f"{it.why}: {it.sentence}"
-        console.print(_plain(f"{it.fixes:,} {it.state.value}, {said}"))
-    if len(found) > _SHOWN:
-        console.print(f"… and {len(found) - _SHOWN:,} more reasons (`fleet report` has all)")
+    """Print why fixes ended as they did, the most frequent reasons first."""
+    rows = reasons(reader, name)
+    for row in rows[:_SHOWN]:
+        reason = row.why if row.sentence is None else f"{row.why}: {row.sentence}"
+        console.print(_plain(f"{row.fixes:,} {row.state.value}, {reason}"))
+    if len(rows) > _SHOWN:
+        console.print(f"… and {len(rows) - _SHOWN:,} more reasons (`fleet report` has all)")
 
 
 def fixes_table(fixes: list[FleetFix]) -> Table:
     """Return a table with one row per fix."""
-    # Nothing of a fix's id is cut off: it is what other commands take.
+    # A fix's id is never cut: other commands take it.
     folded = {name: Column(name, overflow="fold") for name in ("repository", "advisory", "why")}
     table = Table(
         folded["repository"],
@@ -178,7 +181,7 @@ def show_fixes(reader: FleetStore, name: str, console: Console) -> None:
 
 
 def worth_showing(reader: FleetStore, name: str) -> list[FleetFix]:
-    """Running ones first, then those that wait for somebody, or for whom somebody waits."""
+    """Return running fixes first, then those that wait for a person, or for which a person waits."""
     shown: list[FleetFix] = []
     for state in (FixState.RUNNING, FixState.ESCALATED, FixState.FAILED):
         shown += reader.fixes(name, state=state, limit=_SHOWN)
@@ -186,7 +189,7 @@ def worth_showing(reader: FleetStore, name: str) -> list[FleetFix]:
 
 
 def branches_table(reader: FleetStore, name: str) -> Table | None:
-    """The branches that patches were committed on, the last ones; None: there is none."""
+    """Return a table of the last branches that patches were committed on, or None if there are none."""
     fixes = reader.on_branches(name, limit=_SHOWN)
     table = Table("repository", "advisory", "branch")
     for fix in fixes:
@@ -195,7 +198,7 @@ def branches_table(reader: FleetStore, name: str) -> Table | None:
 
 
 class Watching:
-    """Shows a campaign on a terminal for as long as it lasts; elsewhere a line where a count changes."""
+    """Display of a campaign on a terminal while it lasts; elsewhere a line whenever a count changes."""
 
     def __init__(self, reader: FleetStore, name: str, console: Console) -> None:
         self._reader = reader
@@ -205,7 +208,7 @@ class Watching:
         self._told: dict[FixState, int] = {}
 
     def refresh(self) -> None:
-        """As it stands now."""
+        """Show the present state."""
         line = self._reader.campaign(self._name)
         if self._live is not None:
             table = Table.grid()

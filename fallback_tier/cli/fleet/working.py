@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from fallback_tier.fleet.fix_order import Place
     from fallback_tier.wiring.trail import ReadOnlyTrail
 
-#: A campaign's limit on a fix's time is its workflow's here; so long a fix waits for a checkout at most.
+#: Seconds that a fix waits for a checkout at most. Its workflow has the campaign's limit on a fix's time.
 _FIX_S = 86_400.0
 
-#: Between two looks at whether the server lives (seconds).
+#: Seconds between two checks whether the server is alive.
 _LOOK_S = 0.5
 
 
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def check_extra() -> None:
-    """Raises ToolMissingError where the SDK is not installed."""
+    """Raise ToolMissingError if the SDK is not installed."""
     try:
         import_module("temporalio")
     except ModuleNotFoundError as error:
@@ -69,17 +69,17 @@ async def _work(arguments: argparse.Namespace, name: str) -> None:
     settings = WorkerSettings(
         cluster=_cluster(arguments), fixes=arguments.fixes, host=name, build=arguments.build
     )
-    at = Place(state_dir=state_dir(arguments), record=record(arguments), fix_s=_FIX_S)
+    place = Place(state_dir=state_dir(arguments), record=record(arguments), fix_s=_FIX_S)
     url = store_url(arguments)
-    open_trail(at.state_dir, at.record).close()  # made once, before processes would at one time
-    where = f"{settings.cluster.address}, up to {settings.fixes} fixes at once"
+    open_trail(place.state_dir, place.record).close()  # made once, before several processes try
+    description = f"{settings.cluster.address}, up to {settings.fixes} fixes at once"
     await run_worker(
         settings,
-        _launching(at, url),
-        _reading(at),
+        _launching(place, url),
+        _reading(place),
         _signalled(),
-        ready=lambda: say(f"working: {where}, as {settings.own_queue}"),
-        may_go_on=_claims(at, url),
+        ready=lambda: say(f"working: {description}, as {settings.own_queue}"),
+        may_go_on=_claims(place, url),
         notify=say,
     )
 
@@ -96,7 +96,7 @@ def _cluster(arguments: argparse.Namespace) -> "Cluster":
     )
 
 
-def _launching(at: "Place", url: str | None) -> "Launch":
+def _launching(place: "Place", url: str | None) -> "Launch":
     from fallback_tier.engines.temporal.fix_process import Job, WorkerKeys
     from fallback_tier.engines.temporal.session import start_process
     from fallback_tier.workers.problem import MAX_FIX_S
@@ -106,36 +106,36 @@ def _launching(at: "Place", url: str | None) -> "Launch":
         provider=_secret(os.environ.get(PROVIDER_KEY)),
         other=_secret(os.environ.get(OTHER_KEY)),
         judge=_secret(os.environ.get(JUDGE_KEY)),
-        database=at.record.database,
+        database=place.record.database,
         store=_secret(url),
     )
 
     async def launch(ticket: "Ticket") -> "FixProcess":
         command = guarded("fallback_tier.engines.temporal.fix_process", MAX_FIX_S)
-        log = at.home / "workers" / f"{ticket.fix_id}.log"
-        job = Job(fix_id=ticket.fix_id, order_sha256=ticket.order_sha256, place=at, secrets=keys)
-        return await start_process(command, job.to_pipe(), log, at.state_dir)
+        log = place.home / "workers" / f"{ticket.fix_id}.log"
+        job = Job(fix_id=ticket.fix_id, order_sha256=ticket.order_sha256, place=place, secrets=keys)
+        return await start_process(command, job.to_pipe(), log, place.state_dir)
 
     return launch
 
 
-def _reading(at: "Place") -> "OpenRecord":
+def _reading(place: "Place") -> "OpenRecord":
     from fallback_tier.wiring.trail import read_trail
 
     @contextmanager
     def reading() -> "Iterator[ReadOnlyTrail]":
-        with closing(read_trail(at.state_dir, at.record)) as reader:
+        with closing(read_trail(place.state_dir, place.record)) as reader:
             yield reader
 
     return reading
 
 
-def _claims(at: "Place", url: str | None) -> Callable[[str], bool]:
+def _claims(place: "Place", url: str | None) -> Callable[[str], bool]:
     from fallback_tier.fleet.campaign_control import is_claimed
     from fallback_tier.fleet.store.store import open_store
 
     def may_go_on(fix_id: str) -> bool:
-        with open_store(at.state_dir, url) as store:
+        with open_store(place.state_dir, url) as store:
             return is_claimed(store, fix_id)
 
     return may_go_on
@@ -150,7 +150,7 @@ def _signalled() -> asyncio.Event:
 
 
 def dev(arguments: argparse.Namespace) -> int:
-    """``fleet dev``: a Temporal server of one's own, until a signal ends it."""
+    """Run ``fleet dev``: a private Temporal server, until a signal ends it."""
     from fallback_tier.engines.temporal.dev import dev_server
 
     ended = threading.Event()
@@ -163,9 +163,9 @@ def dev(arguments: argparse.Namespace) -> int:
     return exit_codes.OK if ended.is_set() else exit_codes.ENVIRONMENT
 
 
-def _path(given: str | None) -> Path | None:
-    return None if given is None else Path(given)
+def _path(path: str | None) -> Path | None:
+    return None if path is None else Path(path)
 
 
-def _secret(given: str | None) -> SecretStr | None:
-    return SecretStr(given) if given else None
+def _secret(value: str | None) -> SecretStr | None:
+    return SecretStr(value) if value else None

@@ -41,19 +41,19 @@ if TYPE_CHECKING:
 
     Report = Callable[[str], Awaitable[None]]
 
-#: Calls that are at work at the same time; others wait. A fix uses a core and some hundred MB.
+#: Most calls that run at the same time; others wait. A fix uses a core and some hundred MB.
 MAX_CALLS = 4
 
-#: One call (seconds): a fix with attempts, gates and tests of an hour each.
+#: Most seconds of one call: a fix with attempts, gates and tests of an hour each.
 MAX_CALL_S = 4 * 3_600.0
 
-#: From the end of its input to the end of a command in good order; then it is killed (seconds).
+#: Seconds from the end of a command's input until it is killed, unless it ends in order before.
 GRACE_S = 30.0
 
-#: Output of one command (bytes): ``audit show`` prints every event. Answers are cut (``answers``).
+#: Most bytes of a command's output: ``audit show`` prints every event. Answers are cut (``answers``).
 MAX_OUTPUT_BYTES = 64 << 20
 
-#: What a command says on standard error in one piece, without the end of a line (bytes).
+#: Most bytes of a command's standard error without a line end.
 _MAX_LINE_BYTES = 1 << 20
 
 INSTRUCTIONS = (
@@ -176,15 +176,15 @@ def build_server(permissions: Permissions) -> "Server[Any]":
             await context.session.report_progress(count, message=step)
 
         try:
-            words = tool.command(params.arguments or {}, permissions)
+            command = tool.command(params.arguments or {}, permissions)
             async with limiter:
-                code, document = await run_command(words, report)
+                code, document = await run_command(command, report)
             is_error = "error" in document
             if not is_error:
                 document = bounded(tool.answer({**document, "exit_code": code}))
-        except Exception as error:  # noqa: BLE001 (a defect is told in the same form)
-            told = error if isinstance(error, FallbackError) else explained(error)
-            document, is_error = encodable({"error": as_object(told)}), True
+        except Exception as error:  # noqa: BLE001 (a defect is reported in the same form)
+            known_error = error if isinstance(error, FallbackError) else explained(error)
+            document, is_error = encodable({"error": as_object(known_error)}), True
         text = json.dumps(document, ensure_ascii=False)
         return CallToolResult(
             content=[TextContent(text=text)], structured_content=document, is_error=is_error
@@ -199,17 +199,17 @@ def build_server(permissions: Permissions) -> "Server[Any]":
     )
 
 
-async def run_command(words: Sequence[str], report: "Report") -> tuple[int, Mapping[str, Any]]:
+async def run_command(command: Sequence[str], report: "Report") -> tuple[int, Mapping[str, Any]]:
     """Run a command, report its steps, and return its exit code and its document.
 
-    If the caller is cancelled, the command is ended first: in good order, after ``GRACE_S`` at once. Raises
+    If the caller is cancelled, the command is ended first: in order, or killed after ``GRACE_S``. Raises
     ToolFailedError if it takes too long, prints too much, or prints no document.
     """
     import anyio
 
     steps = _Steps(report)
     code, output = None, b""
-    async with _started(words) as process, anyio.create_task_group() as group:
+    async with _started(command) as process, anyio.create_task_group() as group:
         group.start_soon(steps.beat)
         group.start_soon(steps.follow, process)
         with anyio.move_on_after(MAX_CALL_S):
@@ -221,13 +221,13 @@ async def run_command(words: Sequence[str], report: "Report") -> tuple[int, Mapp
         steps.ended.set()
     if code is None and len(output) > MAX_OUTPUT_BYTES:
         raise ToolFailedError(
-            f"The command {words[0]} printed more than {MAX_OUTPUT_BYTES >> 20} MiB and was ended.",
+            f"The command {command[0]} printed more than {MAX_OUTPUT_BYTES >> 20} MiB and was ended.",
             next_step="Give the same command in a shell.",
             kind="output_too_large",
         )
     if code is None:
         raise ToolFailedError(
-            f"The command {words[0]} took longer than {MAX_CALL_S:.0f} s and was ended.",
+            f"The command {command[0]} took longer than {MAX_CALL_S:.0f} s and was ended.",
             next_step="A fix that is open in audit_log can be resumed.",
             kind="too_long",
         )
@@ -235,7 +235,7 @@ async def run_command(words: Sequence[str], report: "Report") -> tuple[int, Mapp
         document = json.loads(output)
     except ValueError as error:
         raise ToolFailedError(
-            f"The command {words[0]} ended with {code} and without an answer.",
+            f"The command {command[0]} ended with {code} and without an answer.",
             next_step="Read what it wrote on standard error of this server, then try again.",
             kind="no_answer",
         ) from error
@@ -244,12 +244,12 @@ async def run_command(words: Sequence[str], report: "Report") -> tuple[int, Mapp
 
 
 @asynccontextmanager
-async def _started(words: Sequence[str]) -> "AsyncIterator[anyio.abc.Process]":
-    """A process in a session of its own: what ends it is its input."""
+async def _started(command: Sequence[str]) -> "AsyncIterator[anyio.abc.Process]":
+    """Yield a process in a separate session, which ends when its input is closed."""
     import anyio
 
     process = await anyio.open_process(
-        [*guarded("fallback_tier.cli.followed", MAX_CALL_S), *words],
+        [*guarded("fallback_tier.cli.followed", MAX_CALL_S), *command],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -270,7 +270,7 @@ async def _started(words: Sequence[str]) -> "AsyncIterator[anyio.abc.Process]":
 
 
 async def _output_of(process: "anyio.abc.Process") -> bytes:
-    """Return all of it, or a little more than ``MAX_OUTPUT_BYTES``."""
+    """Return all output, or a little more than ``MAX_OUTPUT_BYTES``."""
     assert process.stdout is not None  # noqa: S101 (stdout=PIPE)
     output = bytearray()
     async for chunk in process.stdout:
@@ -281,8 +281,8 @@ async def _output_of(process: "anyio.abc.Process") -> bytes:
 
 
 class _Steps:
-    """What a command does, for the client: each step, and every ``HEARTBEAT_S`` that it is still at it: a
-    client may end a call of which it hears nothing. ``ended``: to be set when the command has."""
+    """Reports of a command's steps to the client: each step, and every ``HEARTBEAT_S`` that it still runs,
+    since a client may end a call that reports nothing. ``ended``: to be set when the command has ended."""
 
     def __init__(self, report: "Report") -> None:
         import anyio
@@ -292,7 +292,8 @@ class _Steps:
         self._last, self._since = "starting", time.monotonic()
 
     async def follow(self, process: "anyio.abc.Process") -> None:
-        """Report each step until the command closes its standard error; what else is on it goes on ours."""
+        """Report each step until the command closes its standard error; copy anything else on it to this
+        one's."""
         assert process.stderr is not None  # noqa: S101 (stderr=PIPE)
         rest = b""
         async for chunk in process.stderr:

@@ -1,4 +1,4 @@
-"""The tools: what each takes, the command that it runs, and what it answers, typed and bounded.
+"""The tools: their arguments, the command that each runs, and its answer, typed and bounded.
 
 A tool is a command with ``--json``. What an agent may decide is an argument of the tool; what only the user
 may decide (models, budgets, hosts, the sandbox, answers to reviews) is not an argument of any.
@@ -27,20 +27,20 @@ from fallback_tier.limits import MAX_PATHS_GIVEN
 from fallback_tier.planning import Remaining, RemediationPlan
 from fallback_tier.scan.document import ScanResult
 
-#: Of one answer as JSON (bytes). It is sent twice, as an object and as text for older clients, and an agent
-#: has to read it: this is about 16,000 tokens.
+#: Most bytes of one answer as JSON. It is sent twice, as an object and as text for older clients, and an
+#: agent has to read it: this is about 16,000 tokens.
 MAX_ANSWER_BYTES = 65_536
 
-#: Items of a list and characters of a text that stay, tried in this order until the answer fits.
+#: Most items of a list and characters of a text, tried in this order until the answer fits.
 _BOUNDS = ((1_000, 40_000), (200, 16_000), (50, 4_000), (20, 1_000), (5, 300), (1, 200))
 
-#: Places that were cut and are named.
+#: Most cuts that are named.
 _MAX_CUTS = 20
 
-#: Advisories of one call: a scan of a neglected repository shows some hundred.
+#: Most advisories of one call: a scan of a neglected repository shows some hundred.
 MAX_ADVISORIES = 500
 
-#: Never read as an option, nor as a path.
+#: Never read as an option or a path.
 FixId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")]
 
 _Text = Annotated[str, StringConstraints(min_length=1, max_length=4_096)]
@@ -194,8 +194,10 @@ def fixes_document(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fix_answer(part: Mapping[str, Any]) -> FixAnswer:
-    made = part.get("application") or {}
-    gates = [{name: it[name] for name in GateAnswer.model_fields} for it in part["verdicts"]]
+    application = part.get("application") or {}
+    gates = [
+        {name: verdict[name] for name in GateAnswer.model_fields} for verdict in part["verdicts"]
+    ]
     facts = {
         "fix_id": part["fix_id"],
         "advisory_ids": part["advisory_ids"],
@@ -208,9 +210,9 @@ def _fix_answer(part: Mapping[str, Any]) -> FixAnswer:
         "sentence": part.get("sentence") or part.get("question") or "",
         "held_back": part["held_back"],
         "delivered": part["delivered"] and not part["held_back"],
-        "files": made.get("files", ()),
-        "patch": made.get("diff", ""),
-        "patch_sha256": made.get("patch_sha256"),
+        "files": application.get("files", ()),
+        "patch": application.get("diff", ""),
+        "patch_sha256": application.get("patch_sha256"),
         "gates": gates,
         "notes": part.get("gate_notes", ()),
     }
@@ -218,7 +220,7 @@ def _fix_answer(part: Mapping[str, Any]) -> FixAnswer:
 
 
 def _newest_first(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what ``audit log --json`` printed, so that what is cut is the oldest."""
+    """Return what ``audit log --json`` printed, newest first, so that the oldest is cut."""
     return {**document, "fixes": document["fixes"][::-1]}
 
 
@@ -245,10 +247,10 @@ def bounded(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def encodable(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document without halves of surrogate pairs, which JSON can escape and UTF-8 can't say."""
-    found = json.loads(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace"))
-    assert isinstance(found, dict)  # noqa: S101 (as it was)
-    return found
+    """Return the document without halves of surrogate pairs, which JSON can escape and UTF-8 can't hold."""
+    result = json.loads(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace"))
+    assert isinstance(result, dict)  # noqa: S101 (as it was)
+    return result
 
 
 def _size(document: Mapping[str, Any]) -> int:
@@ -343,8 +345,8 @@ class OneFixInput(Frozen):
 
 @dataclass(frozen=True)
 class Permissions:
-    """What the user allowed at the start. ``looking``: the options that scan, plan and fix have of it;
-    ``state``, ``record``: where the audit trail is."""
+    """The user's permissions from the start. ``looking``: options for scan, plan and fix; ``state``,
+    ``record``: location options of the audit trail."""
 
     roots: tuple[Path, ...]
     allow_writes: bool = False
@@ -352,37 +354,37 @@ class Permissions:
     state: tuple[str, ...] = ()
     record: tuple[str, ...] = ()
 
-    def path(self, given: str) -> Path:
+    def path(self, name: str) -> Path:
         """Return the real path, a relative one from the first root. Raises ConfigurationError if it is
         under no root, also by a link."""
         try:
-            path = (self.roots[0] / given).resolve()
+            path = (self.roots[0] / name).resolve()
         except (OSError, ValueError) as error:  # a loop of links; a NUL
             raise InputError(
-                f"{given!r} is not a path.",
+                f"{name!r} is not a path.",
                 next_step="Give the path of a checkout.",
                 kind="no_path",
             ) from error
         if not any(path.is_relative_to(root) for root in self.roots):
             roots = ", ".join(map(str, self.roots))
             raise ConfigurationError(
-                f"{given} is not under a root of this server ({roots}).",
+                f"{name} is not under a root of this server ({roots}).",
                 next_step="Name one that is, or ask the user to start the server with --root.",
                 kind="outside_roots",
             )
         return path
 
-    def repository(self, given: str) -> str:
-        """Return the checkout that is meant. It may be above the folder that was named, and must be under
-        a root as well."""
-        return str(self.path(str(checkout_of(self.path(given)))))
+    def repository(self, name: str) -> str:
+        """Return the checkout of a path. It may be above the named folder, and must be under a root as
+        well."""
+        return str(self.path(str(checkout_of(self.path(name)))))
 
-    def advisory(self, given: str) -> str:
+    def advisory(self, reference: str) -> str:
         """Return an identifier, or a file's real path. Raises AdvisoryIdError, ConfigurationError."""
-        return f"--advisory={identifier(given) or self.path(given)}"
+        return f"--advisory={identifier(reference) or self.path(reference)}"
 
     def delivery(self, *, apply: bool) -> list[str]:
-        """Return how a fix is delivered. Raises ConfigurationError if it may not be."""
+        """Return the options for a fix's delivery. Raises ConfigurationError if it is not allowed."""
         if apply and not self.allow_writes:
             raise ConfigurationError(
                 "The user did not allow writes to repositories.",
@@ -395,8 +397,8 @@ class Permissions:
 
 @dataclass(frozen=True)
 class Tool(Generic[_InputT]):
-    """``words``: the command; ``answer``: its document as ``gives`` has it. ``writes``: it adds to the
-    audit trail. ``asks``: it uses the network."""
+    """A tool. ``words`` makes the command; ``answer`` converts its document to ``gives``. ``writes``: it
+    adds to the audit trail. ``asks``: it uses the network."""
 
     name: str
     title: str
@@ -409,42 +411,42 @@ class Tool(Generic[_InputT]):
     asks: bool = False
 
     def command(self, arguments: Mapping[str, Any], permissions: Permissions) -> list[str]:
-        """Return the words of the command. Raises InputError: arguments that are not of the schema;
-        ConfigurationError: something that the user did not allow."""
+        """Return the command as a list of arguments. Raises InputError for arguments that don't match the
+        schema, and ConfigurationError for something that the user did not allow."""
         try:
-            given = self.takes.model_validate(dict(arguments))
+            inputs = self.takes.model_validate(dict(arguments))
         except ValidationError as error:
             raise InputError(
                 f"Arguments of {self.name}: {first_fault(error, 'the whole')}.",
                 next_step="Give them as the tool's input schema describes.",
                 kind="arguments",
             ) from error
-        return [*self.words(given, permissions), "--json"]
+        return [*self.words(inputs, permissions), "--json"]
 
 
-def _scan(given: ScanInput, allowed: Permissions) -> list[str]:
-    rules = [f"--severity={given.severity}"] if given.severity else []
-    if given.production is not None:
-        rules.append("--production" if given.production else "--no-production")
+def _scan(inputs: ScanInput, allowed: Permissions) -> list[str]:
+    rules = [f"--severity={inputs.severity}"] if inputs.severity else []
+    if inputs.production is not None:
+        rules.append("--production" if inputs.production else "--no-production")
     return [
-        *("scan", allowed.repository(given.repository), *rules, *_below(given.paths)),
-        *_unresolved(given.resolve),
+        *("scan", allowed.repository(inputs.repository), *rules, *_below(inputs.paths)),
+        *_unresolved(inputs.resolve),
         *(*allowed.looking, *allowed.state),
     ]
 
 
-def _plan(given: PlanInput, allowed: Permissions) -> list[str]:
+def _plan(inputs: PlanInput, allowed: Permissions) -> list[str]:
     return [
-        *("plan", allowed.repository(given.repository), *map(allowed.advisory, given.advisories)),
-        *(*_below(given.paths), *_unresolved(given.resolve), *allowed.looking, *allowed.state),
+        *("plan", allowed.repository(inputs.repository), *map(allowed.advisory, inputs.advisories)),
+        *(*_below(inputs.paths), *_unresolved(inputs.resolve), *allowed.looking, *allowed.state),
     ]
 
 
-def _fix(given: FixInput, allowed: Permissions) -> list[str]:
-    resume = [f"--resume={given.resume}"] if given.resume else []
+def _fix(inputs: FixInput, allowed: Permissions) -> list[str]:
+    resume = [f"--resume={inputs.resume}"] if inputs.resume else []
     return [
-        *("fix", allowed.repository(given.repository), *map(allowed.advisory, given.advisories)),
-        *(*_below(given.paths), *resume, *allowed.delivery(apply=given.apply)),
+        *("fix", allowed.repository(inputs.repository), *map(allowed.advisory, inputs.advisories)),
+        *(*_below(inputs.paths), *resume, *allowed.delivery(apply=inputs.apply)),
         *(*allowed.looking, *allowed.record),
     ]
 
@@ -502,8 +504,8 @@ TOOLS: tuple[Tool[Any], ...] = (
         "List fixes that wait for a person's decision.",
         QuestionsInput,
         QuestionsAnswer,
-        lambda given, allowed: [
-            *("review", "list", *(["--all"] if given.answered else []), *allowed.record)
+        lambda inputs, allowed: [
+            *("review", "list", *(["--all"] if inputs.answered else []), *allowed.record)
         ],
     ),
     Tool(
@@ -513,7 +515,7 @@ TOOLS: tuple[Tool[Any], ...] = (
         "commands that answer it. Show them to the user: only a person answers.",
         OneFixInput,
         ReviewAnswer,
-        lambda given, allowed: ["review", "show", given.fix_id, *allowed.record],
+        lambda inputs, allowed: ["review", "show", inputs.fix_id, *allowed.record],
     ),
     Tool(
         "audit_log",
@@ -530,7 +532,7 @@ TOOLS: tuple[Tool[Any], ...] = (
         "Show every event of one fix as the audit trail has it.",
         OneFixInput,
         TrailAnswer,
-        lambda given, allowed: ["audit", "show", given.fix_id, *allowed.record],
+        lambda inputs, allowed: ["audit", "show", inputs.fix_id, *allowed.record],
     ),
     Tool(
         "audit_verify",

@@ -1,4 +1,4 @@
-"""``fallback-tier scan``: what is vulnerable, and what fixes it."""
+"""``fallback-tier scan``: vulnerabilities of a repository, and the steps that fix them."""
 
 import argparse
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ from fallback_tier.inspection import committed_settings
 from fallback_tier.scan.document import ScanResult, ScanRules
 from fallback_tier.scan.scanning import STEPS_LIMIT_S, Scanner
 
-#: Options that promise something which only a fix does.
+#: Options of what only a fix does.
 _OF_A_FIX = ("dry_run", "output", "commit", "report", "no_sandbox", "require_tests")
 
 
@@ -35,15 +35,15 @@ class ScanDocument(ScanResult):
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Scan, print; with ``--fix``, fix what is shown. The exit code says whether something is vulnerable,
-    or how the fix ended. Raises KeyboardInterrupt once what was found before it is printed."""
+    """Scan and print; with ``--fix``, fix what is shown. Return as exit code whether something is
+    vulnerable, or how the fix ended. Raises KeyboardInterrupt once what was found before it is printed."""
     _check_options(arguments)
-    repository, says = repository_of(arguments), resolved_settings(arguments)
-    configured = configuration(arguments, says) if arguments.fix else None
-    # As gates are: with --config, what the repository says does not count.
-    all_says = says.over(None if arguments.config else committed_settings(repository))
+    repository, user_settings = repository_of(arguments), resolved_settings(arguments)
+    configured = configuration(arguments, user_settings) if arguments.fix else None
+    # As for gates: with --config, the repository's own settings don't count.
+    all_settings = user_settings.over(None if arguments.config else committed_settings(repository))
     watch = watch_of(arguments)
-    for text in setting_lines(all_says):
+    for text in setting_lines(all_settings):
         watch.detail(text)
     for text in uncommitted_settings(arguments):
         watch.note(text)
@@ -56,8 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
     with watch.planning() as progress:
         scanner = Scanner(
             advisory_lookup(arguments),
-            settings(arguments, says),
-            ScanRules.of(all_says),
+            settings(arguments, user_settings),
+            ScanRules.of(all_settings),
             today=datetime.now(UTC).date(),
             resolve=not arguments.no_resolve,
             limit_s=limit_s,
@@ -81,7 +81,7 @@ def _print(arguments: argparse.Namespace, result: ScanResult, code: int) -> int:
 
 
 def _check_options(arguments: argparse.Namespace) -> None:
-    """Raises InputError: an option is about a fix, and none is to be made."""
+    """Raise InputError if an option is about a fix, and none is to be made."""
     for name in _OF_A_FIX:
         if not arguments.fix and getattr(arguments, name) not in (None, False):
             raise InputError(
@@ -91,7 +91,7 @@ def _check_options(arguments: argparse.Namespace) -> None:
 
 
 def exit_code(result: ScanResult) -> int:
-    """The documented exit code: what is vulnerable counts more than what is unknown."""
+    """Return the documented exit code: what is vulnerable counts more than what is unknown."""
     if result.findings:
         return exit_codes.VULNERABLE
     return exit_codes.UNKNOWN if result.is_unknown else exit_codes.OK

@@ -1,6 +1,6 @@
 """``scan --fix``: the advisories that a scan shows, fixed as ``fix --advisory`` would with each of them.
 
-Their records are those that the scan fetched: nothing is looked up twice, so that what is fixed is what was
+Their records are those that the scan fetched: nothing is looked up twice, so what is fixed is what was
 shown.
 """
 
@@ -36,49 +36,51 @@ def fix_shown(
     arguments: argparse.Namespace,
     watch: CommandWatch,
 ) -> int:
-    """Show the scan, fix what it shows, print. Raises as ``Fixer.fix``; returns the exit code."""
+    """Show the scan, fix what it shows, and print that. Return the exit code. Raises as ``Fixer.fix``."""
     result = scanned.result
     if not arguments.json:
         show(result, Console())
-    given = AdvisorySet(advisories=scanned.to_fix)
-    if not given.advisories:
+    advisory_set = AdvisorySet(advisories=scanned.to_fix)
+    if not advisory_set.advisories:
         return _finish(scanned, None, None, arguments)
-    watch.note(f"fixing {', '.join(advisory.id for advisory in given.advisories)}")
-    with open_fixer(configured, given, watch) as fixer:
+    watch.note(f"fixing {', '.join(advisory.id for advisory in advisory_set.advisories)}")
+    with open_fixer(configured, advisory_set, watch) as fixer:
         if (cap := cap_in_words(configured)) is not None:
             watch.note(cap)
-        fixed = fixer.fix(given, repository, delivery_of(arguments))
-        ended = report_of(fixed, fixer.services)
+        fixed = fixer.fix(advisory_set, repository, delivery_of(arguments))
+        report = report_of(fixed, fixer.services)
         if not arguments.json:
-            ended.show()
-        return _finish(scanned, fixed, ended, arguments)
+            report.show()
+        return _finish(scanned, fixed, report, arguments)
 
 
 def _finish(
-    scanned: Scanned, fixed: Fixed | None, ended: FixReport | None, arguments: argparse.Namespace
+    scanned: Scanned, fixed: Fixed | None, report: FixReport | None, arguments: argparse.Namespace
 ) -> int:
     result, not_fixed = scanned.result, tuple(_not_fixed(scanned, fixed))
-    code = _exit_code(result, None if ended is None else ended.code, not_fixed)
+    code = _exit_code(result, None if report is None else report.code, not_fixed)
     if arguments.json:
         document = {
             **result.model_dump(mode="json"),
-            "fix": None if ended is None else ended.document(),
-            "not_fixed": [one.model_dump(mode="json") for one in not_fixed],
+            "fix": None if report is None else report.document(),
+            "not_fixed": [item.model_dump(mode="json") for item in not_fixed],
             "exit_code": code,
         }
         print_json(document)
     else:
-        left = {(one.id, one.package) for one in not_fixed}
-        gone = [it for it in result.findings if (it.id, it.package) not in left]
-        shown = sum(_is_shown_gone(fixed, finding) for finding in gone)
-        show_not_fixed(not_fixed, shown, len(result.findings), Console())
+        remaining = {(item.id, item.package) for item in not_fixed}
+        fixed_findings = [
+            finding for finding in result.findings if (finding.id, finding.package) not in remaining
+        ]
+        shown_count = sum(_is_shown_gone(fixed, finding) for finding in fixed_findings)
+        show_not_fixed(not_fixed, shown_count, len(result.findings), Console())
     return code
 
 
-def _exit_code(result: ScanResult, of_fix: int | None, not_fixed: Sequence[NotFixed]) -> int:
-    """Return fix's own, unless something stays that it does not count: what is left is never 0."""
-    codes = set() if of_fix is None else {of_fix}
-    if any(one.why is not WhyLeft.NOT_FIXED for one in not_fixed):
+def _exit_code(result: ScanResult, fix_code: int | None, not_fixed: Sequence[NotFixed]) -> int:
+    """Return the fix's exit code, unless something stays that it does not count: then it is never 0."""
+    codes = set() if fix_code is None else {fix_code}
+    if any(item.why is not WhyLeft.NOT_FIXED for item in not_fixed):
         codes.add(exit_codes.REFUSED)
     if result.is_unknown:
         codes.add(exit_codes.UNKNOWN)
@@ -86,22 +88,22 @@ def _exit_code(result: ScanResult, of_fix: int | None, not_fixed: Sequence[NotFi
 
 
 def _is_shown_gone(fixed: Fixed | None, finding: Finding) -> bool:
-    """Whether a gate saw the flaw of a finding that does not stay gone; otherwise it is patched."""
+    """Return whether a gate saw a fixed finding's vulnerability gone; otherwise it is patched."""
     if isinstance(fixed, OneFix):
         return isinstance(fixed.result, Verified)
-    parts = [] if fixed is None else [it for it in fixed.end.parts if finding.id in it.ids]
+    parts = [] if fixed is None else [part for part in fixed.end.parts if finding.id in part.ids]
     return bool(parts) and all(part.fixed and isinstance(part.fixed[0], Verified) for part in parts)
 
 
-#: Why a finding is left, and the reason as a sentence; None: it is fixed, or patched.
+#: Why a finding is left, and the reason as a sentence; None if it is fixed, or patched.
 _End = tuple[WhyLeft, str] | None
 
 
 def _not_fixed(scanned: Scanned, fixed: Fixed | None) -> Iterator[NotFixed]:
-    """Yield the findings that stay. ``fixed``: how the fix of the records that it was given ended."""
-    given = {advisory.id for advisory in scanned.to_fix}
+    """Yield the findings that stay. ``fixed``: the end of the fix of ``scanned.to_fix``."""
+    ids = {advisory.id for advisory in scanned.to_fix}
     for finding in scanned.result.findings:
-        if fixed is None or finding.id not in given:
+        if fixed is None or finding.id not in ids:
             reason = finding.why_not or "The ranges of its record cover no installed version."
             end: _End = (WhyLeft.NOT_TRIED, reason)
         elif isinstance(fixed, OneFix):
@@ -128,7 +130,7 @@ def _end_of_one(fixed: OneFix) -> _End:
 
 
 def _end_of_several(fixed: SeveralFixes, finding: Finding) -> _End:
-    end = next((it for it in fixed.advisories if it.id == finding.id), None)
+    end = next((end for end in fixed.advisories if end.id == finding.id), None)
     if end is None or end.outcome in (Outcome.NOT_AFFECTED, Outcome.UNDECIDED):
         return WhyLeft.NOT_AFFECTED, "The plan has nothing of it that is affected."
     if end.outcome in (Outcome.FIXED, Outcome.PATCHED):
@@ -139,7 +141,7 @@ def _end_of_several(fixed: SeveralFixes, finding: Finding) -> _End:
 
 
 def _is_raised(fixed: SeveralFixes, finding: Finding) -> bool:
-    """Whether the delivered patch has all of this package, of an advisory that is fixed in part."""
+    """Return whether the delivered patch has all of this package, of an advisory that is fixed in part."""
 
     def is_its(ecosystem: str, package: str) -> bool:
         name = canonical_name(ecosystem, package) if package else finding.package

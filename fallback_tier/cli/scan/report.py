@@ -1,4 +1,4 @@
-"""A scan as a table for a person, at most 80 columns wide. Every text of others is neutralised."""
+"""Display of a scan as a table for people, at most 80 columns wide. Foreign text is neutralised."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -17,13 +17,13 @@ _HEADS = ("severity", "package", "advisory", "fixed in")
 _WIDTHS = (8, 26, 20, 20)
 WIDTH = 80
 
-#: Unread sources that are printed; JSON has them all.
+#: Most unread sources that are printed; JSON has them all.
 MAX_UNREAD_SHOWN = 10
 
-#: Characters of an advisory's summary that are printed: two lines.
+#: Most characters of an advisory's summary that are printed: two lines.
 MAX_SUMMARY_CHARS = 150
 
-#: Paths of a finding that are printed.
+#: Most paths of a finding that are printed.
 MAX_PATHS_SHOWN = 3
 
 
@@ -36,14 +36,14 @@ def show(result: ScanResult, console: Console) -> None:
 def show_not_fixed(
     remaining: Sequence[NotFixed], fixed: int, findings: int, console: Console
 ) -> None:
-    """Print the findings that a fix left, those of a package with the same reason together, and how many
-    of all are fixed: a gate saw their flaw gone. The others are patched."""
-    together: dict[tuple[str, str], list[str]] = {}
-    for one in remaining:
-        together.setdefault((one.package, one.reason), []).append(one.id)
+    """Print the findings that a fix left, with those of one package and reason together, and how many of
+    all are fixed: a gate saw their vulnerability gone. The others are patched."""
+    ids_by_reason: dict[tuple[str, str], list[str]] = {}
+    for item in remaining:
+        ids_by_reason.setdefault((item.package, item.reason), []).append(item.id)
     texts = [
         f"not fixed: {package} ({', '.join(ids)}): {reason}"
-        for (package, reason), ids in together.items()
+        for (package, reason), ids in ids_by_reason.items()
     ]
     patched = findings - fixed - len(remaining)
     also = f"; patched, and nothing shows the flaw gone: {patched}" if patched else ""
@@ -53,7 +53,7 @@ def show_not_fixed(
 
 
 def early_lines(result: ScanResult, limit_s: float) -> Iterator[str]:
-    """Yield what is vulnerable, a row a finding, for while steps are looked for."""
+    """Yield what is vulnerable, one row per finding, to be shown while steps are searched."""
     if result.findings:
         yield from _wrapped(
             f"{_summary(result)}; looking for the steps that fix them, for {limit_s:g} s at most"
@@ -81,11 +81,11 @@ def lines(result: ScanResult) -> Iterator[str]:
             f"limited to {', '.join(result.paths)}{_origins(result).get('paths', '')}"
         )
     yield from _first("not looked at", result.outside)
-    for one in result.ignored:
-        finding = one.finding
+    for ignored in result.ignored:
+        finding = ignored.finding
         yield from _wrapped(
-            f"ignored until {one.until}: {finding.id} ({finding.package}): {one.reason}"
-            f"{f' ({one.where})' if one.where else ''}"
+            f"ignored until {ignored.until}: {finding.id} ({finding.package}): {ignored.reason}"
+            f"{f' ({ignored.where})' if ignored.where else ''}"
         )
     for name in result.expired:
         yield from _wrapped(f"no longer ignored, its date has passed: {name}")
@@ -133,7 +133,7 @@ def _step(step: FixStep) -> str:
 
 
 def _about(finding: Finding) -> str:
-    """The advisory's summary and its other identifiers; empty if the record has neither."""
+    """Return the advisory's summary and its other identifiers; empty if the record has neither."""
     summary = "" if finding.summary == finding.id else finding.summary
     aliases = f"({', '.join(finding.aliases)})" if finding.aliases else ""
     return " ".join(
@@ -160,7 +160,7 @@ def _summary(result: ScanResult) -> str:
 
 
 def _open(result: ScanResult) -> str:
-    """What it means that the scan was stopped; empty: it was not."""
+    """Return a sentence about what the scan did not resolve because it was stopped; empty if it was not."""
     if result.stopped is None:
         return ""
     count = sum(finding.not_resolved for finding in result.findings)
@@ -172,7 +172,7 @@ def _open(result: ScanResult) -> str:
 
 
 def _origins(result: ScanResult) -> dict[str, str]:
-    """Where each rule that leaves something out comes from, as an addition to a clause."""
+    """Return the source of each rule that leaves something out, as an addition to a clause."""
     return {rule.key: f" ({rule.where})" for rule in result.rules}
 
 
@@ -189,14 +189,14 @@ def _first(what: str, texts: Sequence[str]) -> Iterator[str]:
 
 
 def _row(cells: Sequence[str]) -> str:
-    """One line of the table; a cell that is too wide ends with an ellipsis."""
-    shown = []
+    """Return one line of the table; a cell that is too wide ends with an ellipsis."""
+    fitted = []
     for cell, width in zip(cells, _WIDTHS, strict=True):
         text = visible(cell)
         if cell_len(text) > width:
             text = f"{set_cell_size(text, width - 1).rstrip()}…"
-        shown.append(set_cell_size(text, width))
-    return "  ".join(shown).rstrip()
+        fitted.append(set_cell_size(text, width))
+    return "  ".join(fitted).rstrip()
 
 
 def _wrapped(text: str, indent: str = "") -> list[str]:

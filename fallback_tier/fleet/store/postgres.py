@@ -58,14 +58,14 @@ class PostgresTables:
 
     def __init__(self, url: str) -> None:
         try:
-            self._location = PostgresLocation.of(url)
+            self._location = PostgresLocation.of(url, default=SCHEMA)
         except RequestError as error:
             raise FleetStoreError(
                 "The fleet store's address is not a PostgreSQL URL.",
                 next_step=error.next_step,
                 kind="not_postgres",
             ) from error
-        self._schema = self._location.schema if "schema=" in url else SCHEMA
+        self._schema = self._location.schema
         self._lock = threading.RLock()
         self._connection: _Connection | None = None
         with self.writing() as session:
@@ -74,7 +74,7 @@ class PostgresTables:
     @property
     def place(self) -> str:
         """Return the address without its password."""
-        return str(self._location._replace(schema=self._schema))
+        return str(self._location)
 
     def _make(self, session: Session) -> None:
         session.change("CREATE TABLE IF NOT EXISTS version (number BIGINT NOT NULL)")
