@@ -285,9 +285,9 @@ def _texts(value: Any) -> Iterator[str]:
                 pending.extend(items)
 
 
-# (entry points specification, PyPA), programs that a script starts with ``python -m``, texts of the
-# (entry points specification, PyPA), programs that a script starts with ``python -m``, texts of the product
-# (``BACKEND = "package.module.Class"``). Nothing is run, as for imports (``imports_here``).
+# Modules of a repository's product that nothing has to import, because they are loaded by name: entry
+# points (entry points specification, PyPA), programs that a script starts with ``python -m``, texts of the
+# product (``BACKEND = "package.module.Class"``). Nothing is run, as for imports (``imports_here``).
 
 #: Files that name programs which nothing imports.
 _SCRIPTS = lazy_pattern(

@@ -169,13 +169,13 @@ def _encoding_reason(path: str, text: str, lines: Iterable[_Added], *, is_same: 
         )
     if name in {"utf-8", "utf-8-sig"}:
         return None
-    misread_line = next(
+    misread = next(
         (line for line in lines if name not in _ASCII_ALIKE or not line.text.isascii()), None
     )
-    if misread_line is None:
+    if misread is None:
         return None
     return (
-        f"it declares the encoding {declared!a}, in which line {misread_line.number} is not what it reads as: "
+        f"it declares the encoding {declared!a}, in which line {misread.number} is not what it reads as: "
         "only UTF-8 is taken"
     )
 
