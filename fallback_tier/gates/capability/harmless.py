@@ -43,8 +43,8 @@ class Harmless:
     """One language's lists.
 
     ``modules``: of the standard library, with their harmless members (``*``: those that don't begin with an
-    underscore and are not modules of the library). ``library``: all of its modules. ``roots``: names that need
-    no import. ``members``: of values of any kind.
+    underscore and are not modules of the library). ``library``: all of its modules. ``roots``: names that
+    need no import. ``members``: of values of any kind.
     """
 
     modules: Mapping[str, tuple[str, ...]]
