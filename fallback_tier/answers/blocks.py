@@ -78,8 +78,8 @@ def parse_blocks(text: str) -> tuple[Plan | None, tuple[str, ...]]:
         reader.feed(line.removesuffix("\r"))
     if problems := reader.end():
         more = len(problems) - MAX_PROBLEMS
-        messages = [f"There are {more} more problems of this kind."] * (more > 0)
-        return None, (*problems[:MAX_PROBLEMS], *messages)
+        notes = [f"There are {more} more problems of this kind."] * (more > 0)
+        return None, (*problems[:MAX_PROBLEMS], *notes)
     drafts_by_document = {canonical(draft): draft for draft in reader.drafts}
     if len(drafts_by_document) > 1:
         return None, (f"The answer has {len(drafts_by_document)} different plans. {_ONE_PLAN}",)

@@ -197,8 +197,8 @@ class Fixer:
         concerned = services.concerned(given.advisories[0], repo) if is_one else ()
         return repo, concerned[0] if len(concerned) == 1 else None
 
-    def _note_unused(self, given: AdvisorySet) -> None:
-        for note in unused(given):
+    def _note_unused(self, advisories: AdvisorySet) -> None:
+        for note in unused(advisories):
             self.watch.note(note)
 
     def _checked(self, delivery: Delivery, advisory: Advisory, repo: RepoContext) -> Setup:

@@ -232,7 +232,7 @@ class Caller:
         }
         to_send = {index: call for index, call in enumerate(calls) if index not in reused}
         outcomes: dict[int, Answered | ModelError] = {}
-        again = [self._reused(model, calls[index], one.event) for index, one in reused.items()]
+        again = [self._reused(model, calls[index], found.event) for index, found in reused.items()]
         try:
             yield from self._announce(model, list(to_send.values()), again)
         except OverBudget:

@@ -160,8 +160,8 @@ def _turned_into_changes(
 
 
 def _rejected(draft: Draft, problems: tuple[str, ...], task: AttemptTask) -> Invalid:
-    messages = tuple(excerpt(problem, MAX_EXCERPT_CHARS) for problem in problems)
-    event = PlanRejected(attempt=task.number, call=draft.call, problems=messages)
+    excerpts = tuple(excerpt(problem, MAX_EXCERPT_CHARS) for problem in problems)
+    event = PlanRejected(attempt=task.number, call=draft.call, problems=excerpts)
     return Invalid(event, problems, RefusalReason.PLAN_INVALID)
 
 

@@ -524,8 +524,8 @@ def _shortage(
 ) -> OverBudget | str | None:
     """Return why the candidates and their critiques are not all affordable, or None.
 
-    ``asked``: author calls so far. Reused answers count as unpaid, so that the search may stop early, but
-    never exceeds the budget.
+    ``calls_made``: author calls so far. Reused answers count as unpaid, so that the search may stop early,
+    but never exceeds the budget.
     """
     if calls_made + len(step) > MAX_CANDIDATE_CALLS:
         return f"{calls_made} of at most {MAX_CANDIDATE_CALLS} candidates were asked for"

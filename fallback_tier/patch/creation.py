@@ -1,9 +1,9 @@
 """Rules on where a fix may create a file, and of what kind: far fewer places than it may edit.
 
 An edit is in a file that the repository already loads. A new file can be loaded merely by its name or its
-location, instead of another file, or by a tool that nobody considered. So it must be source of a language
-that is read here, in a folder that has product source with the same ending, under a name that no other file
-has and that nothing looks for.
+location, instead of another file, or by an unexpected tool. So it must be source of a language that is read
+here, in a folder that has product source with the same ending, under a name that no other file has and that
+nothing looks for.
 
 The cost of a wrong refusal is another name; the cost of a wrong permission is the gates' proof.
 """

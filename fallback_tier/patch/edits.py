@@ -157,16 +157,16 @@ def _places(text: str, old: str) -> list[tuple[int, int]]:
     At most _MAX_COUNTED. Linear: a regular expression would be quadratic for repetitive text.
     """
     plain, wanted = _unix(text), _unix(old)
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     at = plain.find(wanted)
-    while at >= 0 and len(found) < _MAX_COUNTED:
-        found.append((at, at + len(wanted)))
+    while at >= 0 and len(spans) < _MAX_COUNTED:
+        spans.append((at, at + len(wanted)))
         at = plain.find(wanted, at + 1)
     if len(plain) == len(text):
-        return found
+        return spans
     ends = [match.start() - number for number, match in enumerate(re.finditer("\r\n", text))]
     return [
-        (start + bisect_left(ends, start), end + bisect_left(ends, end)) for start, end in found
+        (start + bisect_left(ends, start), end + bisect_left(ends, end)) for start, end in spans
     ]
 
 

@@ -156,11 +156,11 @@ def _fitting(text: str, space: int, direction: int) -> int:
     return max(0, bisect_right(list(totals), space) - 1)
 
 
-def _line_end(kept: str) -> int:
+def _line_end(text: str) -> int:
     """Return the number of characters of ``kept`` up to its last line end, if little is lost; otherwise
     all."""
-    position = kept.rfind("\n")
-    return position if position >= len(kept) * _LINE_END_COST else len(kept)
+    position = text.rfind("\n")
+    return position if position >= len(text) * _LINE_END_COST else len(text)
 
 
 def _size(text: str) -> int:

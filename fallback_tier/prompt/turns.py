@@ -70,8 +70,11 @@ class Conversation(Frozen):
     messages: tuple[Message, ...]
     nonces: tuple[str, ...]
 
-    def and_then(self, message: str, ours: str, nonce: str) -> "Conversation":
+    def and_then(self, model_turn: str, our_turn: str, nonce: str) -> "Conversation":
         """Return the conversation continued by the model's turn, then ours, whose fences have this
         nonce."""
-        turns = (Message(role="assistant", content=message), Message(role="user", content=ours))
+        turns = (
+            Message(role="assistant", content=model_turn),
+            Message(role="user", content=our_turn),
+        )
         return Conversation(messages=(*self.messages, *turns), nonces=(*self.nonces, nonce))

@@ -5,7 +5,7 @@ together or share (mappings, System V segments, memfd). A cgroup counts all of i
 including the files in the sandbox's /tmp and /dev/shm. We create one per command if we may: in version 1
 below our own cgroup in the ``pids`` and ``memory`` hierarchies; in version 2 next to our own cgroup, if
 that is writable for us and the parent passes on both controllers (systemd's user manager, a delegated
-scope). Version 2 lets a cgroup with processes pass on no controller, and containers mostly mount it
+scope). In version 2 a cgroup that has processes can't pass on controllers, and containers mostly mount it
 read-only. ``Bounds`` says what is limited.
 """
 
@@ -80,8 +80,12 @@ def hierarchies(mountinfo: str, membership: str) -> tuple[Hierarchy, ...]:
         folder = _own_place(mountinfo, membership, controller)
         if folder is not None and os.access(folder, os.W_OK):
             writable.append(Hierarchy(folder, 1, (controller,)))
-    own = _own_place(mountinfo, membership, "")
-    if not writable and own is not None and (sibling := _beside(own.parent)) is not None:
+    own_cgroup = _own_place(mountinfo, membership, "")
+    if (
+        not writable
+        and own_cgroup is not None
+        and (sibling := _beside(own_cgroup.parent)) is not None
+    ):
         writable.append(sibling)
     return tuple(writable)
 

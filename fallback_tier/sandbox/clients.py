@@ -135,11 +135,11 @@ class SubprocessClients:
                 )
             result = self._run(tool, path, args, cwd, timeout_s, variables)
             lines = report.read_text("utf-8").splitlines() if report.exists() else ()
-            named = [NamedHost(host, naming_file(host, cwd)) for host in dict.fromkeys(lines)]
-        if not named:
+            named_hosts = [NamedHost(host, naming_file(host, cwd)) for host in dict.fromkeys(lines)]
+        if not named_hosts:
             return result
-        refusal_text = "".join(f"error: {named_host.sentence}\n" for named_host in named)
-        refused = tuple(named_host.host for named_host in named)
+        refusal_text = "".join(f"error: {named_host.sentence}\n" for named_host in named_hosts)
+        refused = tuple(named_host.host for named_host in named_hosts)
         self._refused.update(refused)
         return result.model_copy(
             update={"output": refusal_text + result.output, "refused_hosts": refused}

@@ -59,13 +59,13 @@ def held_back(parts: Sequence[Part], *, whole: bool) -> list[Part]:
 
 
 def _unless_touched(part: Part, earlier: Sequence[Part]) -> Part:
-    for other in earlier:
-        if part.application is None or other.application is None:
+    for earlier_part in earlier:
+        if part.application is None or earlier_part.application is None:
             continue
-        both = sorted(set(part.application.files) & set(other.application.files))
+        both = sorted(set(part.application.files) & set(earlier_part.application.files))
         if both:
             reason = (
-                f"The {other.ecosystem} patch changes {both[0]} too; run fix again for "
+                f"The {earlier_part.ecosystem} patch changes {both[0]} too; run fix again for "
                 f"{part.ecosystem} once that one is committed."
             )
             return replace(part, held_back=reason)
@@ -73,7 +73,7 @@ def _unless_touched(part: Part, earlier: Sequence[Part]) -> Part:
 
 
 def _unless_partial(part: Part, parts: Sequence[Part]) -> Part:
-    broken = next((other for other in parts if other.application is None), None)
+    broken = next((candidate for candidate in parts if candidate.application is None), None)
     if part.application is None or broken is None:
         return part
     name = part.advisory.id
@@ -192,9 +192,9 @@ def _reason(part: Part) -> tuple[str, str]:
             return HELD_BACK, part.held_back or ""
 
 
-def _end(name: str, left: Sequence[Remaining], own_parts: Sequence[Part]) -> AdvisoryEnd:
+def _end(name: str, remaining: Sequence[Remaining], own_parts: Sequence[Part]) -> AdvisoryEnd:
     results = [part.fixed[0] for part in own_parts if part.fixed is not None]
-    why = tuple(dict.fromkeys(_all_that_stays(name, left, own_parts)))
+    why = tuple(dict.fromkeys(_all_that_stays(name, remaining, own_parts)))
     stays = why or any(name in part.advisory.in_part for part in own_parts)
     if results and stays:
         outcome = Outcome.FIXED_IN_PART
@@ -210,12 +210,12 @@ def _end(name: str, left: Sequence[Remaining], own_parts: Sequence[Part]) -> Adv
 
 
 def _all_that_stays(
-    name: str, left: Sequence[Remaining], own_parts: Sequence[Part]
+    name: str, remaining: Sequence[Remaining], own_parts: Sequence[Part]
 ) -> Iterator[Why]:
     for part in own_parts:
         if (reason := why_not(part)) is not None:
             yield reason
-    for item in left:
+    for item in remaining:
         if name in item.advisory_ids:
             yield Why(ecosystem=item.ecosystem, reason=item.reason.value, sentence=item.sentence)
 

@@ -400,10 +400,10 @@ class BatchRun:
         end = self.on_record()
         if end is None:
             return False
-        undelivered = (
+        deliverable = (
             [] if self.record.setup.dry_run else [part for part in end.parts if part.fixed]
         )
-        return all(self.delivery(part) is not None for part in undelivered)
+        return all(self.delivery(part) is not None for part in deliverable)
 
     def _through(
         self,

@@ -335,7 +335,7 @@ def _without_part(text: str, line: str, safe_line: str) -> str:
     """Return the text without a line that is a part of a secret. If the line shows a secret itself, remove
     only what a cut left of it.
 
-    ``itself``: the line without secrets.
+    ``safe_line``: the line without secrets.
     """
     begins = 0 if safe_line == line else _common(safe_line, line)
     part = line[: begins + _MIN_PART]

@@ -123,9 +123,8 @@ class _Compared:
             self._calls(self.before - self.after),
             self._calls(self.after - self.before),
         )
-        removed.pop(
-            Capability.UNKNOWN, None
-        )  # of two unknown uses it is not known which one can do more
+        # Of two unknown uses it is not known which one can do more.
+        removed.pop(Capability.UNKNOWN, None)
         return frozenset(kind for kind in removed if added[kind] <= removed[kind])
 
     def _calls(self, uses: Counter[CapabilityUse]) -> Counter[Capability]:

@@ -132,15 +132,15 @@ class Table:
         return any(self.listed_in(path)) or self.harmless.allows(path)
 
     def steers(self, path: str, name: str) -> bool:
-        """Return whether code that runs later, or judges, is another once this member of ``path`` is set.
-        ``name``: empty if it is computed."""
+        """Return whether code that runs later, or judges, behaves differently after this member of ``path``
+        is set. ``name``: empty if it is computed."""
         if path in self.environments:
             return not name or name == "PATH" or name in STEERING
         if (
             path in self.outer and not self.harmless.carries
-        ):  # there, names of one's own are kept too
+        ):  # on these, a program keeps its own names too
             listed = (self.harmless.roots, self.roots, _RUNNERS_GLOBALS)
-            return any(name in one for one in listed) if name else path != "window"
+            return any(name in names for names in listed) if name else path != "window"
         if {path, f"{path}.{name}"} & self.settable:
             return False
         top = path.partition(".")[0]
@@ -149,11 +149,11 @@ class Table:
 
     @cached_property
     def _caches(self) -> frozenset[str]:
-        found = {path for path in self.ways if path.startswith("require.")}
-        return frozenset({*found, *(f"{path}.{ANY}" for path in found)})
+        require_ways = {path for path in self.ways if path.startswith("require.")}
+        return frozenset({*require_ways, *(f"{path}.{ANY}" for path in require_ways)})
 
     def listed_in(self, path: str) -> Iterator[str]:
-        """The listed modules that a path lies in."""
+        """Yield the listed modules that contain a path."""
         while "." in path:
             path = path.rpartition(".")[0]
             if path in self.listed:

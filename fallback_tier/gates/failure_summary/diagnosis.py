@@ -80,12 +80,12 @@ def clean(text: str) -> str:
 
 
 def _take(candidates: Iterable[str | None], limit: int) -> tuple[str, ...]:
-    taken: dict[str, None] = {}
+    lines: dict[str, None] = {}
     for text in filter(None, map(_shown, candidates)):
-        taken[text] = None
-        if len(taken) == limit:
+        lines[text] = None
+        if len(lines) == limit:
             break
-    return tuple(taken)
+    return tuple(lines)
 
 
 def _shown(line: str | None) -> str:
@@ -365,7 +365,7 @@ _MESSAGE_EMPTY = re.compile(r"\s*expect\(.*")
 #: jest's facts of a failed matcher.
 _MATCHER = re.compile(r"\s{4}(?:Expected|Received|Number of)\b.*")
 
-#: Runners disagree about the meaning of - and +: this line tells.
+#: Runners disagree about the meaning of - and +, which this line defines.
 _DIFF_BEGIN = re.compile(
     r"\s*(?:(?P<minus>- Expected|\+ Received|--- expected|\+\+\+ actual)(?:\s+[-+] \d+)?"
     r"|(?P<plus>\+ expected - actual|Difference \(- actual, \+ expected\):))"

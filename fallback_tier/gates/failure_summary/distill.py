@@ -145,8 +145,8 @@ def _lesson(summary: AttemptSummary) -> str:
             first.setdefault(TRIED_HEADING, line[4:].strip())
         else:
             section = line
-    messages = [first[name] for name in (_TESTS, _ASSERTIONS, _DIAGNOSTICS) if name in first]
-    failure = clean(" ".join([head, *(messages or lines[:1])]))
+    reasons = [first[name] for name in (_TESTS, _ASSERTIONS, _DIAGNOSTICS) if name in first]
+    failure = clean(" ".join([head, *(reasons or lines[:1])]))
     tried = _cut(
         f" It tried: {first[TRIED_HEADING]}" if TRIED_HEADING in first else "", _LESSON_BYTES // 2
     )

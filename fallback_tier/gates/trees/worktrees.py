@@ -388,8 +388,8 @@ class _PatchLayer:
         return tuple(changes[name] for name in sorted(changes, key=os.fsencode))
 
     def _before(self, path: PurePosixPath, mode: str) -> dict[str, str]:
-        """Return what the base tracks below an entry of the layer that hides it. Folders of both are
-        merged."""
+        """Return what the base tracks at and below an entry of the layer, which hides it. Folders of both
+        are merged."""
         hidden = self._base.tree / path
         if mode == _FOLDER and _mode(hidden) == _FOLDER:
             return {}

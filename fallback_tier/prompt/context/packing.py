@@ -89,7 +89,7 @@ class _Span:
 
 
 class SnippetBudget(NamedTuple):
-    """The bytes of all snippets together, and their number."""
+    """The limits of snippets: their bytes together, and their number."""
 
     budget: int
     most: int = MAX_SNIPPETS

@@ -614,11 +614,11 @@ class _Selection:
         self.sources = Sources(repo, MAX_SNIPPET_BYTES)
         text = _ASIDE.sub("", advisory.text[:MAX_SOURCE_BYTES])
         packages = advisory.packages(plugin.name)
-        own = {part for name in packages for part in re.findall(r"[\w$]+", name)}
+        package_words = {part for name in packages for part in re.findall(r"[\w$]+", name)}
         paths = frozenset(named_files(text, repo.tracked_files))
         self._interest = Interest(
             words=significant_words(text),
-            symbols=tuple(name for name in code_names(text) if name not in own),
+            symbols=tuple(name for name in code_names(text) if name not in package_words),
             files=paths | named_modules(text, repo.tracked_files),
             imports=lambda path, code: (
                 not own_code and any(plugin.mentions(name, path, code) for name in packages)

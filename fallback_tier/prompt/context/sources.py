@@ -126,12 +126,13 @@ _NOT_OURS = frozenset(
 )
 
 
-def scannable(tracked: Sequence[str], named: Collection[str]) -> list[str]:
+def scannable(tracked: Sequence[str], named_paths: Collection[str]) -> list[str]:
     """Return the source files of the project itself, at most MAX_SCANNED_FILES: named ones, then
     by depth."""
     source_paths = (path for path in tracked if _is_source(path))
     order = sorted(
-        source_paths, key=lambda path: (path not in named, is_beside(path), path.count("/"), path)
+        source_paths,
+        key=lambda path: (path not in named_paths, is_beside(path), path.count("/"), path),
     )
     return order[:MAX_SCANNED_FILES]
 
