@@ -114,8 +114,7 @@ class _Reader:
         return items
 
     def separator(self, closing: str) -> None:
-        """Skip a comma, or check for the closing bracket, which stays. A comma before the bracket is
-        tolerated."""
+        """Skip a comma, or check for the closing bracket, which stays. A comma before it is tolerated."""
         if self.take(","):
             return
         if not self.text.startswith(closing, self.at):
@@ -179,8 +178,7 @@ class _Reader:
 
 
 def _joined(text: str) -> str:
-    """Return the text with surrogate pairs written as two escapes as one character, as in any JSON
-    parser."""
+    """Return the text with surrogate pairs written as two escapes joined, as in any JSON parser."""
     if not re.search("[\ud800-\udfff]", text):
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")

@@ -108,8 +108,7 @@ class AttemptTask:
 
     @property
     def is_own_code(self) -> bool:
-        """Whether the repository is the affected package: then its source is edited, and no
-        version raised."""
+        """Whether the repository is the affected package: its source is edited then, no version raised."""
         if self.repo.affected is not None:
             return self.repo.affected.is_own
         return (  # another host's context: its selection tells
@@ -237,8 +236,7 @@ class Recorder:
         return self._scope
 
     def __call__(self, event: AuditEvent) -> AuditEvent:
-        """Append the event. Raises AuditStoreError: then the event did not happen, and nothing that follows
-        it may."""
+        """Append the event. Raises AuditStoreError: the event did not happen, and nothing after it may."""
         self._store.append(self._scope, event)
         self._kinds.add(event.kind)
         return event

@@ -58,8 +58,7 @@ class AuditMeter:
         return self._prices
 
     def charge(self, model: str, request: ModelRequest) -> Charge:
-        """Return the most that the request may use, with its input at the highest rate: that of a cache
-        write."""
+        """Return the most that the request may use, its input at the highest rate (a cache write's)."""
         tokens = input_tokens_at_most(request)
         most = Usage(cache_write_tokens=tokens, output_tokens=request.max_output_tokens)
         cost = self._prices.cost(model, most)

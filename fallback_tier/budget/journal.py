@@ -40,8 +40,7 @@ class AuditJournal:
         self._transitions: OrderedDict[Scope, _Answers] = OrderedDict()
 
     def take(self, scope: Scope, attempt: int, key: str) -> Found | None:
-        """Return an answer to this request from an earlier run of this attempt, each once per run;
-        or None."""
+        """Return an answer to this request from an earlier run of this attempt, once per run; or None."""
         with self._lock:
             answers = self._transitions.pop(scope, None) or _Answers()
             self._transitions[scope] = answers

@@ -59,7 +59,7 @@ class LimitedModel:
         self._asked.close()
 
     def ask(self, request: ModelRequest) -> Generator[str, None, ModelAnswer]:
-        """Ask the wrapped model; repeat the request if the provider was overloaded and no text has
+        """Ask the wrapped model; repeat the request if the provider was overloaded before any text
         arrived."""
         max_tokens = tokens_at_most(request)
         overloads = 0
@@ -92,8 +92,7 @@ class LimitedModel:
 
 
 def tokens_of(usage: Usage) -> int:
-    """Return all tokens of a call, including cached ones: providers count them differently, and none counts
-    more."""
+    """Return all tokens of a call, also cached ones: providers count them differently, none counts more."""
     return (
         usage.input_tokens
         + usage.output_tokens

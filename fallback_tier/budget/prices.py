@@ -94,8 +94,7 @@ class Prices:
         return self.cost(model, Usage()) is not None
 
     def cost(self, model: str, usage: Usage) -> Decimal | None:
-        """Return the estimated dollars of one call, rounded up to a microdollar, or None if the price is
-        unknown."""
+        """Return the estimated dollars of one call, rounded up to a microdollar; None: unknown price."""
         price = self.of(model)
         if price is None:
             dollars = None if self.listed is None else self.listed(model, usage)

@@ -18,8 +18,7 @@ from fallback_tier.ports import Usage
 
 
 class CallCeiling:
-    """The limit of author calls of one attempt, shared by repair, strict regeneration and repeat
-    (ADR-0014)."""
+    """The limit of author calls of one attempt, shared by repair, regeneration and repeat (ADR-0014)."""
 
     def __init__(self, limit: int = MAX_AUTHOR_CALLS) -> None:
         self.limit = limit
@@ -138,8 +137,7 @@ class Tally:
             self._read = event.seq
 
     def used(self, *, before: int | None = None) -> Amount:
-        """Return the total of the calls before number ``before``. Calls of unknown price count no
-        dollars."""
+        """Return the total of the calls before number ``before``; unknown prices count no dollars."""
         counted = [booked.amount for booked in self.calls if before is None or booked.seq < before]
         return Amount(
             sum(amount.tokens for amount in counted),

@@ -1,5 +1,4 @@
-"""Cached folders by key: each created once, used by many runs at the same time, removed when no run uses
-it.
+"""Cached folders by key: each created once, used by many runs at once, removed when no run uses it.
 
 A key has two locks, and both are released when their holder ends. The *turn* is exclusive: its holder
 checks whether the entry is complete, and creates it if not. The *use* is shared by all users. To remove a
@@ -147,8 +146,7 @@ class Entries:
 
     @contextmanager
     def _alone(self, key: str) -> Iterator[bool]:
-        """Yield whether the entry is exclusively ours until the end. Remove its locks if nothing of it is
-        left."""
+        """Yield whether the entry is exclusively ours until the end. Remove its locks if it is gone."""
         with ExitStack() as exit_stack:
             locks = (self._turn_of(key), self._use_of(key))
             for lock in locks:

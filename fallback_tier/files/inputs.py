@@ -64,8 +64,7 @@ def check_ends(path: Path, status: os.stat_result) -> None:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return the value of a JSON text. Raises ValueError if it is not JSON, DuplicateKeyError;
-    RecursionError."""
+    """Return the value of a JSON text. Raises ValueError (not JSON), DuplicateKeyError, RecursionError."""
     return json.loads(text, object_pairs_hook=_unique)
 
 

@@ -1,5 +1,4 @@
-"""Locks that are released when their process ends, in any way (flock(2)). The name may be removed while
-held."""
+"""Locks that are released when their process ends, in any way (flock(2)). Held names may be removed."""
 
 import fcntl
 import os

@@ -301,8 +301,8 @@ def _broken_tests(state: FixProgress) -> tuple[str, ...]:
 
 
 def _own_attempts(state: FixProgress) -> tuple[AttemptSummary, ...]:
-    """Return the attempts without the one that a reopened transition began with, whose question was
-    answered."""
+    """Return the attempts without the one that a reopened transition began with (its question is
+    answered)."""
     count = len(state.signatures)
     return state.prior_attempts[len(state.prior_attempts) - count :]
 

@@ -100,7 +100,7 @@ class Delivery(Frozen):
         )
 
     def instead_of(self, began: Setup) -> Setup:
-        """Return the setup that a resumed fix began with, changed by the options given now. Raises
+        """Return the setup that a resumed fix began with, and the options given now. Raises
         ConfigurationError."""
         if self.commit is not None or self.report is not None:
             raise ConfigurationError(

@@ -46,8 +46,7 @@ def unread_of(result: FixResult) -> tuple[UnreadItem, ...]:
 
 
 def usage_document(result: FixResult) -> dict[str, object]:
-    """Return the dates of the prices that ``usage`` and ``unreported`` are estimated from; empty without
-    usage."""
+    """Return the dates of the prices that the usage is estimated from; empty without usage."""
     if not (result.usage or result.unreported):
         return {}
     return {"prices_as_of": PRICES_AS_OF, "listed_prices_as_of": listed_prices_as_of()}

@@ -178,8 +178,7 @@ class OpenFix:
         return self._ended_with()
 
     def deliver(self) -> OneFix:
-        """After the last step, deliver a proved patch as requested, once. Raises what the delivery
-        raises."""
+        """After the last step, deliver a proved patch as requested, once. Raises the delivery's errors."""
         if self._delivered is None:
             self._delivered = OneFix.delivered(self._ended_with(), self._advisory, self._put)
         return self._delivered
@@ -313,7 +312,7 @@ class OpenFix:
         raise AssertionError("a stream ends with Finished")
 
     def _isolate(self, state: FixProgress) -> FixProgress:
-        """Provide the one disposable worktree of the fix, reset between attempts: the repository is never
+        """Provide the fix's one disposable worktree, reset between attempts; the repository is never
         written."""
         with writing_below(self._parts.workspace):
             if self._worktree is None:

@@ -112,8 +112,7 @@ def _citations(plan: Plan, offered: frozenset[str]) -> Iterator[str]:
 
 
 def _version(plan: DependencyBump | Override, advisory: Advisory, ecosystem: str) -> Iterator[str]:
-    """Yield problems unless the package is one that the advisory names, and the version one that
-    fixes it."""
+    """Yield problems unless the advisory names the package, and the version fixes it."""
     packages = advisory.packages(ecosystem)
     if canonical_name(ecosystem, plan.package) not in packages:
         yield (
@@ -336,8 +335,7 @@ def _broken(path: str, file: _File) -> str | None:
 
 
 def _error_line(text: str, path: str) -> int | None:
-    """Return the line (from 1) of the first syntax error, or None if it parses, or no parser here
-    can tell."""
+    """Return the line (from 1) of the first syntax error; None: it parses, or no parser here can tell."""
     suffix, text = PurePosixPath(path).suffix.lower(), text.removeprefix("\ufeff")
     try:
         if suffix == ".json":

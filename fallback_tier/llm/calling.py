@@ -391,7 +391,7 @@ class Caller:
         )
 
     def _kept_answer(self, answer: ModelAnswer) -> str | None:
-        """Store an answer for a resume. None: it holds a secret, which evidence must not, so a resume asks
+        """Store an answer for a resume. None: it holds a secret, which evidence must not; a resume asks
         again."""
         if redact_secrets(answer.text)[0] != answer.text:
             return None

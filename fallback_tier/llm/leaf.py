@@ -334,7 +334,7 @@ class LlmLeaf:
     def _more_code(
         self, draft: Draft, plan: Refuse, attempt: ModelAttempt
     ) -> Generator[TierEvent, None, Prompt | None]:
-        """Return the prompt with the code that a declining model names, or None; once per attempt
+        """Return the prompt with the code that a declining model names, or None; once an attempt
         (ADR-0044)."""
         task, prompt = attempt.task, attempt.prompt
         more = self.prompts.with_more_code(
@@ -350,7 +350,7 @@ class LlmLeaf:
     def _draft(
         self, attempt: ModelAttempt, examples: Sequence[FewShot]
     ) -> Generator[TierEvent, None, Draft]:
-        """Return a draft by one answer, or by self-RAG's beam; all later steps are the same for every
+        """Return a draft by one answer, or by self-RAG's beam; later steps are the same for every
         strategy."""
         strategy = attempt.task.repo.settings.strategy
         if self.self_rag is not None and strategy is Strategy.SELF_RAG:

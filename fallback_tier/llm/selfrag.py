@@ -85,8 +85,7 @@ class Path(Generic[SegmentT]):
 
 @dataclass(frozen=True)
 class Scored(Generic[SegmentT]):
-    """A valid continuation of path ``parent`` (its index in the frontier); ``is_final``: it ends
-    the path."""
+    """A valid continuation of path ``parent`` (its index in the frontier), or its end (``is_final``)."""
 
     parent: int
     segment: SegmentT
@@ -800,8 +799,8 @@ def segment_score(critique: Critique, lm_score: float | None) -> float:
 
 
 def unread(*, shown: bool) -> Critique:
-    """Return the critique of a segment whose critique can't be read: the worst one. ``shown``: an example
-    was shown."""
+    """Return the critique of a segment whose critique is unreadable: the worst. ``shown``: had an
+    example."""
     return Critique(
         relevant=False if shown else None, support=Support.NONE, usefulness=1, is_final=False
     )

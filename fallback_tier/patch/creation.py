@@ -95,8 +95,7 @@ def _reason_here(path: PurePosixPath, repo: RepoContext, others: Sequence[str]) 
 
 
 def _reason_of_name(path: PurePosixPath, repo: RepoContext) -> str | None:
-    """Return which module the new file would be loaded instead of, as a clause: its folder may be on a
-    search path."""
+    """Return which module the new file would replace, as a clause: its folder may be on a search path."""
     is_python = grammar_of(path.name) == "python"
     if is_python and (len(path.parts) == 1 or not repo.has(str(path.parent / "__init__.py"))):
         return "it would be a top-level module: a new one is made inside a package alone"

@@ -195,8 +195,7 @@ def _grouped(before: Sequence[str], after: Sequence[str]) -> Iterator[list[Chang
 
 
 def _range(start: int, stop: int) -> str:
-    """Return ``first,count`` as git writes it: without ",1", and an empty range named by the line
-    before."""
+    """Return ``first,count`` as git writes it: no ",1", and an empty range named by the line before."""
     count = stop - start
     if count == 1:
         return str(start + 1)

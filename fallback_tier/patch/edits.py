@@ -137,8 +137,7 @@ def _exactly(text: str, edit: SearchReplace) -> Replaced:
 
 
 def replace_once(text: str, edit: SearchReplace) -> str:
-    """Return the text of ``edit.path`` with ``edit.old`` replaced. Raises EditError unless it is found
-    once."""
+    """Return the text of ``edit.path`` with ``edit.old`` replaced. Raises EditError unless found once."""
     return _replaced(text, edit, _places(text, edit.old))
 
 
@@ -175,8 +174,7 @@ def _unix(text: str) -> str:
 
 
 def _line_end_at(text: str, start: int, end: int) -> str:
-    """Return the line end in use at a span: inside it, otherwise after it, otherwise before it, otherwise
-    ``\\n``."""
+    """Return the line end in use at a span: inside it, else after it, else before it, else ``\\n``."""
     newline = text.find("\n", start)
     if newline < 0:
         newline = text.rfind("\n", 0, end)
@@ -246,8 +244,7 @@ _LONG_QUOTES: Final = ('"""', "'''", "`")
 
 @dataclass(frozen=True)
 class _Shift:
-    """The indentation that the file's lines have in addition (``more``) or lack (``less``); one of the two
-    is empty."""
+    """The indentation that the file's lines have in addition (``more``) or lack (``less``), or ""."""
 
     more: str
     less: str

@@ -134,8 +134,8 @@ class Judging:
         return any(name in self.imports.text(test) for test in self._tests)
 
     def _may_stand_apart(self, path: str) -> bool:
-        """Return whether the product's location is known, and its entries are in other folders than this
-        file."""
+        """Return whether the product's location is known, and its entries are in other folders
+        than this."""
         product_files, scope = self._own | self._entries, self._scope(path)
         # An example is tested, and tests nothing; files next to package.json are usually published.
         is_published = scope == path and not path.endswith(".py")
@@ -209,8 +209,7 @@ class Judging:
         return frozenset(path for path in loaded if recipe_only_reason(path) is None)
 
     def _loaded(self, word: str, folder: str) -> Iterator[str]:
-        """Yield a file by its name, or by a path without its ending; a folder's name only says where tests
-        are."""
+        """Yield a file by its name, or path without ending. (A folder's name only says where tests are.)"""
         named_path = posixpath.normpath(posixpath.join(folder, word))
         for path in self.imports.file(word, folder):
             if path == named_path or ("/" in word and posixpath.dirname(path) != named_path):

@@ -151,8 +151,7 @@ def _read_document(path: str, text: str, rules: EcosystemRules | None = None) ->
 
 
 def _nests_deeper_than(max_depth: int, data: Any) -> bool:
-    """Return whether data nests deeper than ``max_depth`` levels. Iterative: no depth is too much
-    for it."""
+    """Return whether data nests deeper than ``max_depth`` levels. Iterative: no depth is too much."""
     level = [data]
     for _ in range(max_depth + 1):
         tables = [
@@ -187,8 +186,7 @@ def _ini(text: str) -> Any:
 
 
 def _yaml(text: str) -> Any:
-    """Return the document with every scalar as text. Aliases are refused: one line could expand to
-    gigabytes."""
+    """Return the document with scalars as text. Aliases are refused: one line could mean gigabytes."""
     import yaml
 
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)

@@ -134,8 +134,7 @@ def _block(reader: _Reader) -> FilePatch:
 
 
 def _path(reader: _Reader) -> str:
-    """Return the one path of the header. Both names have the same length, so the split works for names with
-    spaces."""
+    """Return the header's one path. Both names have the same length, so it may contain spaces."""
     header = reader.take()
     names = header.removeprefix("diff --git ")
     path = names[2 : 2 + (len(names) - 5) // 2]
@@ -214,8 +213,7 @@ def _check_marker(reader: _Reader, lines: list[str], old_left: int, new_left: in
 
 
 def _check_order(reader: _Reader, hunks: list[Hunk]) -> None:
-    """Check that hunks go down the file without overlap, and that the new line numbers follow from
-    the old."""
+    """Check that hunks go down the file without overlap, with new line numbers that follow from the old."""
     end, shift = 0, 0
     for number, hunk in enumerate(hunks):
         # An empty range names the line before it.

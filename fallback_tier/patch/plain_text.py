@@ -76,8 +76,7 @@ _MARKUP_CHARS = 1_024
 
 
 class _Added(NamedTuple):
-    """A line that a patch adds: its number from 1 in the patched text, and its text without the
-    line feed."""
+    """A line that a patch adds: its number from 1 in the patched text, its text without the line feed."""
 
     number: int
     text: str
@@ -301,7 +300,6 @@ class _Code:
 
 
 def _is_of_name(character: str) -> bool:
-    """Return whether a character may be in a name: letters, marks, numbers, connectors, and Unicode's
-    exceptions."""
+    """Return whether a name may have it: letters, marks, numbers, connectors, Unicode's exceptions."""
     kind = unicodedata.category(character)
     return kind[0] in "LMN" or kind == "Pc" or f"a{character}".isidentifier()

@@ -193,8 +193,7 @@ def is_test(path: str) -> bool:
 
 
 def recipe_only_reason(path: str) -> str | None:
-    """Return why only a recipe may change ``path`` (a manifest, a lock file), or None for any
-    other file."""
+    """Return why only a recipe may change ``path`` (a manifest, a lock file); None: any other file."""
     name = components_of(path)[-1:]
     for place in _dependency_files():
         if place.holds(name):

@@ -168,8 +168,7 @@ class PromptBuilder:
     def regenerate(
         self, prompt: Prompt, answer_text: str, unsupported: Sequence[str]
     ) -> Conversation:
-        """Return the conversation that asks again under the strict instruction: the judge found unsupported
-        claims."""
+        """Return the conversation that asks again, strictly: the judge found unsupported claims."""
         return self._again(turns.DOUBT, prompt, answer_text, unsupported, strict=True)
 
     def with_more_code(
@@ -255,8 +254,7 @@ class PromptBuilder:
 
 
 def _check_shows_all(user: str, variables: Mapping[str, Any]) -> None:
-    """Raise ConfigurationError if the template drops a block: the model would be asked without it,
-    unnoticed."""
+    """Raise ConfigurationError if the template drops a block: the model would not see it, unnoticed."""
     expected = {
         "advisory": [variables["advisory"]],
         "snippets": [snippet["text"] for snippet in variables["snippets"]],
@@ -354,8 +352,7 @@ def _block(edit: SearchReplace) -> str:
 
 
 def check_contains(system: str, form: AnswerForm, *, next_step: str) -> None:
-    """Raise ConfigurationError if a template only describes JSON: every answer in blocks would be
-    rejected."""
+    """Raise ConfigurationError if a template only describes JSON: answers in blocks would be rejected."""
     if form is AnswerForm.BLOCKS and SEARCH not in system:
         raise ConfigurationError(
             f"The prompt template does not say how to answer in {form.value}: it has no `{SEARCH}`.",

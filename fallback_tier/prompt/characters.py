@@ -29,8 +29,7 @@ def is_hidden(character: str) -> bool:
 
 
 def show_hidden(text: str) -> str:
-    """Return the text with every hidden character as ``<U+202E>``; nothing is dropped, and nothing
-    shrinks."""
+    """Return the text with hidden characters as ``<U+202E>``; nothing is dropped, and nothing shrinks."""
     return text if _is_plain(text) else _HIDDEN.sub(_code_point, text)
 
 
@@ -40,7 +39,7 @@ def drop_hidden(text: str) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Return whether nothing is hidden: ten times as fast as a search of the whole text, which is mostly
+    """Return whether nothing is hidden: ten times as fast as a search of the text, which is mostly
     ASCII."""
     rest = text.encode("utf-8", "surrogatepass").translate(None, _VISIBLE)
     return not rest or _HIDDEN.search(rest.decode("utf-8", "surrogatepass")) is None

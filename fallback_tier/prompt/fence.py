@@ -157,8 +157,8 @@ def _fitting(text: str, space: int, direction: int) -> int:
 
 
 def _line_end(text: str) -> int:
-    """Return the number of characters of ``kept`` up to its last line end, if little is lost; otherwise
-    all."""
+    """Return the length of ``text`` up to its last line end, if little is lost; otherwise its
+    whole length."""
     position = text.rfind("\n")
     return position if position >= len(text) * _LINE_END_COST else len(text)
 

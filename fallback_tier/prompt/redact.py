@@ -195,7 +195,7 @@ class Certainty(Enum):
 
 
 class Rule(NamedTuple):
-    """A pattern ``lead`` + ``value`` + ``tail``; only the value is removed, without backslashes before the
+    """A pattern ``lead`` + ``value`` + ``tail``. Only the value is removed, not backslashes before the
     tail.
 
     ``start`` replaces the lead in a search that must see the text's beginning.
@@ -386,8 +386,7 @@ def redact_secrets(text: str, known: frozenset[str] = frozenset()) -> tuple[str,
 
 
 def excerpt(text: str, limit: int, known: frozenset[str] = frozenset()) -> str:
-    """Return the text for records and screens: redacted, hidden characters shown, at most ``limit``
-    characters."""
+    """Return text for records and screens: redacted, hidden characters shown, at most ``limit`` long."""
     safe = show_hidden(redact_secrets(text, known)[0].replace("\r\n", "\n"))
     return safe if len(safe) <= limit else safe[: limit - 1] + "…"
 

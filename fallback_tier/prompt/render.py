@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 def render(text: str, block: str, variables: Mapping[str, Any], *, next_step: str) -> str:
-    """Return one rendered block of a template. Raises ConfigurationError with ``next_step`` for a wrong
-    template."""
+    """Return one rendered block of a template. Raises ConfigurationError with ``next_step`` if it
+    is wrong."""
     from jinja2 import TemplateError
 
     try:

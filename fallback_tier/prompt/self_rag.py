@@ -60,8 +60,8 @@ class SelfRagPrompts:
     def segment(
         self, situation: Situation, *, plan: str, example: str, max_output_tokens: int
     ) -> ModelRequest:
-        """Return the request for the next segment after ``plan`` (empty: none yet), from one ``example``
-        (empty: none)."""
+        """Return the request for the segment after ``plan`` (empty: none yet), from ``example``
+        (or none)."""
         return self._request(
             "segment",
             CallType.AUTHOR,
@@ -73,8 +73,8 @@ class SelfRagPrompts:
     def critique(
         self, situation: Situation, *, plan: str, segment: str, example: str
     ) -> ModelRequest:
-        """Return the request for a critique of ``segment``, written after ``plan`` from ``example`` (each
-        may be empty)."""
+        """Return the request for a critique of ``segment``, after ``plan``, from ``example`` (both may be
+        "")."""
         return self._request(
             "critique",
             CallType.CRITIQUE,
@@ -87,8 +87,8 @@ class SelfRagPrompts:
         )
 
     def retrieve(self, situation: Situation, *, plan: str, going_on: bool) -> ModelRequest:
-        """Return the request whether the segment after ``plan`` needs examples. ``going_on``: the previous
-        one had some."""
+        """Return the request whether the next segment needs examples. ``going_on``: the previous
+        had some."""
         return self._request(
             "retrieve",
             CallType.CRITIQUE,
@@ -107,7 +107,7 @@ class SelfRagPrompts:
         max_output_tokens: int = MAX_CRITIQUE_TOKENS,
         **flags: bool,
     ) -> ModelRequest:
-        """Return a request whose last turn has a new nonce, because the plan's author knows that of the
+        """Return a request. Its last turn has a new nonce: the plan's author knows that of the
         first turn."""
         nonce = self._nonces()
         fenced = {

@@ -71,8 +71,7 @@ class Conversation(Frozen):
     nonces: tuple[str, ...]
 
     def and_then(self, model_turn: str, our_turn: str, nonce: str) -> "Conversation":
-        """Return the conversation continued by the model's turn, then ours, whose fences have this
-        nonce."""
+        """Return the conversation with the model's turn, then ours, whose fences have this nonce."""
         turns = (
             Message(role="assistant", content=model_turn),
             Message(role="user", content=our_turn),

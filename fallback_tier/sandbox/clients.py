@@ -1,5 +1,4 @@
-"""Running of git and the plugins' package clients outside the sandbox: they need the registries, and get
-nothing else.
+"""Running of git and the plugins' package clients outside the sandbox: they get the registries, nothing else.
 
 Clients never run a target's code here: the callers pass ``--ignore-scripts`` and ``--no-build``, and git is
 hardened by construction (``fallback_tier.sandbox.git``).
@@ -226,7 +225,7 @@ class SubprocessClients:
 
 
 def passed_to_clients(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that any client may get: those of a process that only runs clients. Raises
+    """Return the variables of a process that only runs clients: those that any client may get. Raises
     PluginError."""
     of_clients = [client.environment for _, rules in installed_rules() for client in rules.clients]
     patterns = [_ENVIRONMENT, *map(re.compile, of_clients)]

@@ -114,8 +114,7 @@ def git_environment() -> dict[str, str]:
 
 
 class _Repository(NamedTuple):
-    """A repository as git found it. ``files``: files that it depends on; ``states``: their states at that
-    time."""
+    """A repository as git found it, with the files that it depends on and their states at that time."""
 
     variables: dict[str, str]
     common: Path

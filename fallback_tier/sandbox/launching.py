@@ -47,8 +47,7 @@ shift 4; exec "$@"
 
 
 def data_kib(*, in_cgroup: bool) -> int:
-    """Return the private memory of one process: with room for stacks only if a cgroup limits the used
-    memory."""
+    """Return the private memory of one process: with room for stacks only if a cgroup limits the use."""
     return MAX_DATA_KIB + THREAD_STACKS_KIB if in_cgroup else MAX_DATA_KIB
 
 

@@ -1,5 +1,4 @@
-"""Errors and results if a command can't be started: because there is no sandbox, or because it is
-too long."""
+"""Errors and results if a command can't be started: there is no sandbox, or it is too long."""
 
 import errno
 import os

@@ -1,5 +1,4 @@
-"""Runners of a target's commands: with bubblewrap if available, without a sandbox only if a person chose
-that.
+"""Runners of a target's commands: with bubblewrap, or without a sandbox if a person chose that.
 
 The barriers between a hostile test suite and the machine, outermost first: a wall-clock limit on the whole
 process tree; an empty environment, also of the launcher; user, PID, network, IPC, UTS and cgroup

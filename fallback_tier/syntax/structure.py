@@ -253,8 +253,7 @@ def structure(text: str, grammar: str, *, max_steps: int = MAX_PARSE_STEPS) -> S
 
 
 def definitions(text: str, grammar: str) -> tuple[Definition, ...]:
-    """Return the functions, methods and classes of a text, outer before inner; none if the text can't be
-    parsed."""
+    """Return functions, methods and classes of a text, outer before inner; none if it can't be parsed."""
     parsed = structure(text, grammar) if grammar else None
     return parsed.definitions if parsed else ()
 
@@ -282,15 +281,13 @@ def _definitions(
 
 
 def _requires(declarator: "Node", source: bytes) -> bool:
-    """Return whether a declarator is like ``x = require("y")``, ``x = require("y").z``, ``x = await
-    import("y")``."""
+    """Return whether it is ``x = require("y")``, ``x = require("y").z`` or ``x = await import("y")``."""
     value = declarator.child_by_field_name("value")
     return value is not None and bool(_REQUIRE.match(source, value.start_byte, value.end_byte))
 
 
 def _wrapped(nodes: Iterable["Node"]) -> Iterator[tuple[int, int]]:
-    """Yield the start of each decorated or exported definition, and the line at which its wrapper
-    begins."""
+    """Yield the start of each decorated or exported definition, and the first line of its wrapper."""
     for node in nodes:
         for field in ("definition", "declaration", "value"):
             inner = node.child_by_field_name(field)
@@ -337,8 +334,7 @@ _RENAMED = {
 
 
 def _bound_names(node: "Node", source: bytes) -> tuple[str, ...]:
-    """Return the names that an import statement, or a declarator whose value is a ``require``, binds, in
-    order."""
+    """Return the names that an import statement or a declarator with a ``require`` binds, in order."""
     return tuple(dict.fromkeys(_names(node, source)))
 
 
@@ -366,8 +362,7 @@ def _inner(node: "Node") -> list["Node"]:
 
 
 def _text_of(node: "Node", source: bytes) -> str:
-    """Return the node's text. ``node.text`` would call the reader that the parser was given, byte
-    for byte."""
+    """Return the node's text. (``node.text`` would call the parser's reader, byte for byte.)"""
     return source[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
 

@@ -532,8 +532,7 @@ class BatchStarter:
     planning: Callable[[], AbstractContextManager[Callable[[str], None]]]
 
     def begin(self, given: AdvisorySet, repo: RepoContext, setup: Setup) -> tuple[BatchRun, bool]:
-        """Plan a batch, or continue the same command's unfinished batch; the second value is True if it
-        continues."""
+        """Plan a batch, or continue the same command's unfinished one; the second value: it continues."""
         services = self.services
         setup = setup.model_copy(update={"configuration": services.configuration.recorded()})
         record = BatchRecord(

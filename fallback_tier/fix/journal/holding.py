@@ -15,8 +15,7 @@ from fallback_tier.files.locks import try_hold
 
 @contextmanager
 def holding(workspace: Path, fix_id: str) -> Iterator[None]:
-    """Hold a fix while it runs, resumes or is decided about, so that what is read from its trail inside
-    stays true.
+    """Hold a fix while it runs, resumes or is decided about: what is read from its trail stays true.
 
     Released when the process ends. Raises HeldError if another process holds it, StateFolderError.
     """

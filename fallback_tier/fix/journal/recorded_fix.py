@@ -128,8 +128,8 @@ class RecordedFix:
 
     @property
     def linked(self) -> str | None:
-        """The gate transition that a person reopened, or None; if set, ``gate_transition_id`` is still to
-        be started."""
+        """The gate transition that a person reopened, or None; ``gate_transition_id`` is then not started
+        yet."""
         return self._current.scope.gate_transition_id if self.is_reopened else None
 
     @property

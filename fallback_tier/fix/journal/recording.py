@@ -219,7 +219,7 @@ class FixRecord:
         next_candidate: Selected,
         candidate: int,
     ) -> RecipeCandidateFailed:
-        """Record that gates refused the recipe's ``candidate``, and that another is tried as the same first
+        """Record that gates refused the recipe's ``candidate``; the next is tried as the same first
         attempt."""
         failed = RecipeCandidateFailed(
             attempt=summary.attempt,
@@ -372,8 +372,7 @@ def _some(names: Sequence[str]) -> tuple[str, ...]:
 def result_of(
     end: End, state: FixProgress, audit: AuditReader, scope: Scope, advisory_id: str
 ) -> FixResult:
-    """Return the result for callers. ``state``: the state that ``end`` was decided in; its cost is
-    recorded."""
+    """Return the result for callers. ``state``: in which ``end`` was decided; its cost is recorded."""
     usage, unreported = spent(audit, scope)
     common = {
         "fix_id": scope.fix_id,

@@ -1,5 +1,4 @@
-"""People's answers to a fix's question: approve its patch, reject it, try again, or only run the gates
-again.
+"""People's answers to a fix's question: approve its patch, reject it, try again, or run the gates again.
 
 Each answer is one event, with who and why, and it is final for its gate transition: an approved patch is
 not reopened, and a rejected one stays rejected. An approval is not a proof. A fix that stopped at its
@@ -70,7 +69,7 @@ def approve(
     *,
     patch: str | None = None,
 ) -> Approval:
-    """Record that a person takes a patch as it is: the one asked about, or the one whose digest starts with
+    """Record that a person approves a patch: the one asked about, or the one whose digest starts with
     ``patch``.
 
     Raises InputError, and records nothing, if there is no question, no such patch, no name or no reason;
@@ -133,8 +132,7 @@ def run_gates_again(
     opens: str,
     patch: str | None = None,
 ) -> TransitionReopened:
-    """Record that a person has all gates run again, in the new gate transition ``opens``, on a recorded
-    patch.
+    """Record that a person has all gates run again on a recorded patch, in the new transition ``opens``.
 
     The patch is the one asked about, or the one whose digest starts with ``patch``. Raises as ``approve``;
     EvidenceError.

@@ -59,8 +59,7 @@ def common_gates(plugin: EcosystemPlugin) -> tuple[Gate, ...]:
 
 @dataclass(frozen=True)
 class DeclaredSetGate:
-    """Requires that the tree has exactly the declared change: those files, as regular files, no
-    new modes."""
+    """Requires that the tree has exactly the declared change: those files, regular, without new modes."""
 
     name: str = "declared_set"
 
@@ -190,7 +189,7 @@ def _verdict(gate: str, problems: list[str], kind: FailureKind, passed_detail: s
 
 @dataclass(frozen=True)
 class CapabilityGate:
-    """Requires that a fix starts processes, opens connections or runs dynamic code only as its plan
+    """Requires that a fix starts processes, uses the network or runs dynamic code only as its plan
     declares.
 
     A patch by a model that was shown hostile text may do more than the fix; tests rarely notice. So the

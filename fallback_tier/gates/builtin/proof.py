@@ -364,8 +364,7 @@ def _checked(proof: Proof, ran: TargetRun) -> CommandResult:
 
 
 def _put(tree: FileTree, path: str, content: bytes) -> None:
-    """Add a new file; a symbolic link of the repository can't redirect it. Raises ProofError if the path
-    exists."""
+    """Add a new file; a link of the repository can't redirect it. Raises ProofError if the path exists."""
     try:
         tree.add(path, content)
     except FileExistsError as error:

@@ -1,5 +1,4 @@
-"""Comparison of the capability uses of changed files with the base commit's: a use is new if it is more
-frequent."""
+"""Comparison of changed files' capability uses with the base commit's: more frequent uses are new."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -28,8 +27,8 @@ def compare(
     gate: str,
     project: Project | None = None,
 ) -> GateVerdict:
-    """Return the verdict on these changes, given the declared capabilities. ``project``: at the base
-    commit."""
+    """Return the verdict on these changes, given the declared capabilities and the base commit's
+    project."""
     compared = _Compared(project or Project())
     for change in changes:
         compared.add(change)

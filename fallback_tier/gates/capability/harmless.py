@@ -65,8 +65,7 @@ class Harmless:
         return frozenset({"console", *(name for name in self.roots if name[0].isupper())})
 
     def led_to(self, path: str) -> str:
-        """Return ``os.system`` for ``random._os.system``: an imported module is a member of the importing
-        one."""
+        """Return ``os.system`` for ``random._os.system``: a module has those that it imports as members."""
         if not self.carries or not self.is_own(path):
             return path
         parts = path.split(".")

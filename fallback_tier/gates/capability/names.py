@@ -32,8 +32,7 @@ _PLAIN = frozenset(
 
 
 def name_of(node: "Node", source: bytes) -> str:
-    """Return a name as its language compares it: Python normalises (PEP 3131), JavaScript undoes
-    escapes."""
+    """Return a name as its language compares it: Python's normalised (PEP 3131), JavaScript's unescaped."""
     text = source[node.start_byte : node.end_byte].decode("utf-8", "replace")
     if "\\" in text:
         text = _unescaped(text)
@@ -207,8 +206,7 @@ class Names:
                         self.aliases.setdefault(name, set()).add(key)
 
     def _is_loading(self, value: "Node") -> bool:
-        """Return whether the value is a module that a loader returns: ``require("x")``, ``await
-        import("x")``."""
+        """Return whether the value is a module from a loader: ``require("x")``, ``await import("x")``."""
         value = self.bare(value)
         if value.type not in self._shape.calls:
             return False
@@ -339,8 +337,7 @@ class Names:
         return call.child_by_field_name(self._shape.calls[call.type])
 
     def loaded(self, call: "Node", paths: Paths) -> str | None:
-        """Return the module that a call of ``paths`` loads; "": its name is computed; None: it
-        loads none."""
+        """Return the module that a call of ``paths`` loads; "": its name is computed; None: no module."""
         arguments = self.arguments(call)
         is_loader = paths & self._table.loaders or self.member(self.callee(call)) == "require"
         if not arguments or not is_loader:

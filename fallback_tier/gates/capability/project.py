@@ -18,8 +18,7 @@ from fallback_tier.syntax import grammar_of
 
 
 class About(Enum):
-    """The kind of question to a project: does it import a module, hold a file, have a member, use
-    a name?"""
+    """The kind of question: does a project import a module, hold a file, have a member, use a name?"""
 
     MODULE = "module"
     FILE = "file"

@@ -82,8 +82,7 @@ class _Unknown:
             self._ask(specifier, Question(About.MODULE, package_of(specifier), False), node)
 
     def _relative(self, specifier: str, node: "Node") -> None:
-        """Record ``from .a.b import c``. What ``from . import c`` imports may be a name of the package
-        itself."""
+        """Record ``from .a.b import c``. (``from . import c`` may import a name of the package itself.)"""
         names = specifier.lstrip(".").split(".")
         folder = self._folder
         for _ in range(len(specifier) - len(specifier.lstrip(".")) - 1):
@@ -112,7 +111,7 @@ class _Unknown:
             self._ask(name, Question(About.ROOT, name, False), node)
 
     def inner(self, name: str, node: "Node") -> None:
-        """Record an attribute that leads to code, frames or all classes; in JavaScript, to node's
+        """Record an attribute that leads to code, frames, all classes, or in JavaScript to node's
         loader."""
         if not plain_dunder(name):
             self._ask(name, _NO_QUESTION, node)
@@ -287,7 +286,7 @@ class _Reader:
         }
 
     def _brought_in(self, statement: "Node") -> bool:
-        """Bind and count what an import statement imports. Return False if it imports nothing (``export
+        """Bind and count what a statement imports. Return False if it imports nothing (``export
         const …``)."""
         paths = self._import(statement, self._names)
         if paths is None:
@@ -448,8 +447,7 @@ class _Reader:
                 self.unknown.called_member(member, callee)
 
     def _look_at_timer(self, first: "Node") -> None:
-        """Record a browser's timer unless its argument is seen to be a function: a timer runs a text as
-        well."""
+        """Record a browser's timer unless its argument is seen to be a function: timers also run texts."""
         first = self._names.bare(first)
         if self._names.member(first):
             self.unknown.called_member(self._names.member(first), first)

@@ -85,8 +85,7 @@ class Table:
 
     @cached_property
     def holders(self) -> dict[str, Capability]:
-        """The modules with listed members that are not listed themselves, with the first such member's
-        kind."""
+        """Unlisted modules with listed members, with the first such member's kind."""
         kind_by_module: dict[str, Capability] = {}
         for path, kind in self.listed.items():
             while "." in path:

@@ -238,8 +238,7 @@ def _frame(line: str) -> str | None:
 
 
 class Frame(NamedTuple):
-    """A source line that a failure ran through. ``line`` counts from 1; ``function`` is empty if
-    not named."""
+    """A source line that a failure ran through. ``line`` is from 1; ``function`` is empty if not named."""
 
     path: str
     line: int

@@ -249,8 +249,7 @@ _READ_CHARS = 2_000
 
 
 def of_tests(log: str, tests: Sequence[str]) -> str:
-    """Return a cleaned log without the parts about other tests; all of it if no heading names
-    these tests."""
+    """Return a cleaned log without the parts about other tests; all of it if no heading names these."""
     names = {name for test in tests for name in _headings(test)}
     selected_lines: list[str] = []
     has_match = False

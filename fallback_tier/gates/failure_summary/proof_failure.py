@@ -155,8 +155,7 @@ class _Tracked:
                     yield from self._module(f"{stem}{ending}")
 
     def _module(self, name: str) -> list[str]:
-        """Return the files of a module. A name of one part is at the root, or belongs to another
-        package."""
+        """Return the files of a module. A one-part name is at the root, or belongs to another package."""
         if name.removesuffix("/__init__.py").count("/"):
             return [path for path in self._ending(name) if not is_beside(path)]
         return list(self._product((name, f"src/{name}")))
@@ -246,8 +245,7 @@ def _test_at(syntax: Structure, line: int, last: int) -> tuple[int, int]:
 def _test_around(
     syntax: Structure, line: int, last: int, *, innermost: bool = False
 ) -> tuple[int, int]:
-    """Return the first and the last line of the test that contains a line; ``innermost``: of the
-    function."""
+    """Return the first and the last line of the test around a line; ``innermost``: of the function."""
     enclosing = [
         definition
         for definition in syntax.definitions

@@ -86,8 +86,7 @@ class Bases:
             (part / MARK).write_text(boot_id(), encoding="ascii")
 
     def _is_clean(self, folder: Path) -> bool:
-        """Return whether it still contains the commit's files and no others. Checks every file's size and
-        times."""
+        """Return whether it still has exactly the commit's files. Checks every file's size and times."""
         tree = folder / "tree"
         status = ["status", "--porcelain=v1", "--untracked-files=all", "--ignored=matching"]
         try:
@@ -112,8 +111,7 @@ def described(entry: Entry) -> tuple[str, str]:
 
 
 def _is_sound(folder: Path) -> bool:
-    """Return whether it was renamed into place when complete, in the current boot (files are not
-    synced)."""
+    """Return whether it was renamed into place when complete, in the current boot (files aren't synced)."""
     try:
         return (folder / MARK).read_text(encoding="ascii") == boot_id()
     except FileNotFoundError:

@@ -279,8 +279,7 @@ def check_out(repo: RepoContext, tree: Path, clients: ClientRunner) -> None:
 
 
 def says_disk_full(output: str) -> bool:
-    """Return whether git reports that it failed for lack of space here; what it quotes of a server doesn't
-    count."""
+    """Return whether git reports that space is lacking here; what it quotes of a server doesn't count."""
     local_lines = [line for line in output.splitlines() if not line.startswith(_OF_A_SERVER)]
     return any(message in line for line in local_lines for message in _DISK_FULL)
 
@@ -357,8 +356,7 @@ _LETTERS = {b"a": 7, b"b": 8, b"t": 9, b"n": 10, b"v": 11, b"f": 12, b"r": 13}
 
 
 def unquoted(name: str) -> str:
-    """Return a path that git prints as a name on the disk: surrogates represent bytes that are not
-    UTF-8."""
+    """Return a path printed by git as a name on the disk; surrogates represent bytes that aren't UTF-8."""
     if not name.startswith('"'):
         return name
     return _ESCAPE.sub(_byte, name[1:-1].encode()).decode("utf-8", "surrogateescape")

@@ -150,8 +150,7 @@ class CheckoutWorktree:
         """Do nothing: only files are held, and the owner of the folder removes them."""
 
     def _remove(self, path: PurePosixPath) -> None:
-        """Remove what a command created at the path of a file that the patch removed; no link is
-        followed."""
+        """Remove what a command created at the path of a file that the patch removed, following no link."""
         for entry in (self.tree.root / part for part in [*reversed(path.parents)][1:]):
             if entry.is_symlink():
                 entry.unlink()
@@ -238,8 +237,8 @@ class LayeredWorktree:
             remove_tree(folder)
 
     def _committed(self) -> Path:
-        """Return the layer whose ``.git``, over the base's, has the patched files as HEAD; made once per
-        patch."""
+        """Return the layer whose ``.git``, over the base's, has the patched files as HEAD; once
+        per patch."""
         layer = self._place / "commit"
         if not layer.exists():
             part = self._place / "commit.part"
@@ -421,8 +420,7 @@ class _PatchLayer:
                 shutil.copy(source, target, follow_symlinks=False)
 
     def _is_blocked(self, path: PurePosixPath, named_paths: frozenset[str]) -> bool:
-        """Return whether the base has no plain folder on the way. (git judges the paths that the patch
-        names.)"""
+        """Return whether the base has no plain folder on the way, apart from paths that the patch names."""
         for prefix in [*reversed(path.parents), path][1:]:
             mode = _mode(self._base.tree / prefix)
             if mode == _FOLDER and not _names(self._base.tree / prefix):
@@ -570,8 +568,7 @@ class RunnerWorktree(gate_ports.Worktree, Protocol):
     """A worktree as the gate runner uses it; gates see only ``gate_ports.Worktree``."""
 
     def apply(self, diff: str) -> None:
-        """Apply a unified diff, exactly where it says. Raises PatchError, and leaves everything as
-        it was."""
+        """Apply a unified diff, exactly where it says. Raises PatchError, and then changes nothing."""
         ...
 
     def restore(self) -> None:
@@ -613,8 +610,7 @@ class Worktrees:
 
     @contextmanager
     def open(self, repo: RepoContext, name: str = "") -> Iterator[RunnerWorktree]:
-        """Open a worktree of ``repo``'s base commit, after removing those of dead processes; remove it at
-        the end.
+        """Remove worktrees of dead processes, and open one of ``repo``'s base commit, removed at the end.
 
         ``name`` replaces the fix's. Raises RepositoryError if objects are missing or another process has
         it, StateFolderError, SandboxError, ToolFailedError.
@@ -689,8 +685,8 @@ def cache_of_its_own(cache: Path, scope: Scope) -> Path:
 
 
 def forget_cache(cache: Path, scope: Scope) -> None:
-    """Remove the cache of a gate transition whose end is recorded. A failure to remove it only
-    costs space."""
+    """Remove the cache of a gate transition whose end is recorded. Failing to remove it only costs
+    space."""
     with suppress(OSError):
         remove_tree(cache_of_its_own(cache, scope))
 
@@ -705,7 +701,7 @@ def _remove_dead(folder: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a worktree's folder. Call it with the turns lock held: ``_remove_dead`` would recreate the
+    """Remove a worktree's folder, with the turns lock held: ``_remove_dead`` would recreate the
     lock file."""
     _empty(folder)
     (folder / _LOCK).unlink(missing_ok=True)

@@ -100,8 +100,8 @@ class _Search:
                     yield Wanted(*unit[:3], line - 1)
 
     def _having(self, name: str) -> Iterator[tuple[Unit, int]]:
-        """Yield the name's positions in the named files; and in few files its definitions, otherwise its
-        uses."""
+        """Yield the name's positions in the named files, and in few files its definitions,
+        otherwise uses."""
         containing = [path for path in self._paths if name in (self.sources.text(path) or "")]
         yield from self._units_with(name, [path for path in containing if path in self._files])
         looked_at = containing[:_MAX_LOOKED_AT]

@@ -43,14 +43,12 @@ _CAMEL = re.compile(r"[a-z][A-Z]|[^_]_+[^_]")
 
 
 def code_names(text: str) -> tuple[str, ...]:
-    """Return the identifiers that prose marks as code: in backticks, called, or with a capital or
-    _ inside."""
+    """Return the identifiers that prose marks as code: in backticks, called, with a capital or _ inside."""
     return tuple(dict.fromkeys(_code_names(text)))[:MAX_TERMS]
 
 
 def failure_names(text: str) -> tuple[str, ...]:
-    """Return the identifiers that a tool's message names: also those in quotes, ``import name
-    'escape'``."""
+    """Return the identifiers that a tool's message names, also in quotes: ``import name 'escape'``."""
     quoted = (
         name
         for match in _QUOTED.finditer(text)
@@ -88,8 +86,7 @@ def named_files(text: str, tracked: Sequence[str]) -> dict[str, tuple[int, ...]]
 
 
 def named_modules(text: str, tracked: Sequence[str]) -> frozenset[str]:
-    """Return the tracked files that a dotted name represents: ``aiohttp.web_request.Request``, its
-    module."""
+    """Return the tracked files of dotted names: the module of ``aiohttp.web_request.Request``."""
     pairs: set[str] = set()
     for run in _DOTTED.finditer(text):
         if "." in run[0] and len(run[0]) <= _MAX_NAME_CHARS:

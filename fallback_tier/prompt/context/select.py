@@ -397,8 +397,7 @@ def _evidence(
     weights: dict[str, float],
     sources: Sources,
 ) -> tuple[float, int]:
-    """Return a unit's score (names that it defines or has, calls of the package), and its first relevant
-    line."""
+    """Return a unit's score (names that it defines or has, calls of the package), and its focus line."""
     body = sources.body(unit)
     score, defined, used = 0.0, [], []
     for name in file.symbols:
@@ -428,8 +427,7 @@ def _evidence(
 
 
 def _is_about(unit: Unit, words: WordSet, sources: Sources) -> bool:
-    """Return whether a unit, which shares no name with the advisory, shares enough words and is
-    not a test."""
+    """Return whether a unit without a name of the advisory has enough of its words, and is not a test."""
     common, _ = words.within(sources.body(unit))
     return not is_test(unit.path) and len(common) >= min(_LEAST_WORDS, len(words))
 
@@ -496,8 +494,7 @@ def _bm25(texts: Sequence[tuple[str, str]], words: Sequence[str]) -> list[float]
 
 
 def _bm25_whole(texts: Sequence[tuple[str, str]], words: Sequence[str]) -> list[float]:
-    """Return the same, but weigh whole words more than parts of identifiers, and match only inflected
-    forms."""
+    """Return the same, but prefer whole words to parts of identifiers, and match inflected forms only."""
     stems = dict.fromkeys(_INFLECTION.sub("", word) for word in words)
     forms = [f"{stem}{ending}" for stem in stems for ending in _INFLECTED]
     rows = (
@@ -670,8 +667,7 @@ class _Selection:
             yield Wanted(*unit[:3], focus)
 
     def _root_manifest(self) -> Iterator[Wanted]:
-        """Yield the first short root manifest. It describes the package, and is shown only if its code
-        leaves room."""
+        """Yield the first short root manifest, which describes the package, if its code leaves room."""
         for path in sorted(self._repo.manifests):
             text = None if "/" in path or is_lock(path) else self.sources.text(path)
             if text is not None and len(text) <= _SHORT_MANIFEST_CHARS:

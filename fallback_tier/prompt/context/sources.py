@@ -45,8 +45,7 @@ def sizes_of(lines: Sequence[str]) -> list[int]:
 def units_of(
     path: str, lines: Sequence[str], structure: Structure, max_bytes: int
 ) -> tuple[Unit, ...]:
-    """Return the units of a file. A definition over ``max_bytes`` is split into the definitions
-    inside it."""
+    """Return the units of a file. A definition over ``max_bytes`` is split into the inner ones."""
     sizes = sizes_of(lines)
     spans = list(_definitions(lines, sizes, structure.definitions, max_bytes))
     units: list[Unit] = []
@@ -62,8 +61,7 @@ def units_of(
 def _definitions(
     lines: Sequence[str], sizes: Sequence[int], definitions: Sequence[Definition], max_bytes: int
 ) -> Iterator[tuple[int, int, tuple[str, ...]]]:
-    """Yield disjoint spans of definitions: for a class those of its methods, unless it is as short as a
-    run."""
+    """Yield disjoint spans of definitions: for a class its methods', unless it is as short as a run."""
     previous_end = 0
     for number, definition in enumerate(definitions):
         start, end = definition.start_line - 1, min(definition.end_line, len(lines))
@@ -127,8 +125,7 @@ _NOT_OURS = frozenset(
 
 
 def scannable(tracked: Sequence[str], named_paths: Collection[str]) -> list[str]:
-    """Return the source files of the project itself, at most MAX_SCANNED_FILES: named ones, then
-    by depth."""
+    """Return source files of the project itself, at most MAX_SCANNED_FILES: named ones, then by depth."""
     source_paths = (path for path in tracked if _is_source(path))
     order = sorted(
         source_paths,

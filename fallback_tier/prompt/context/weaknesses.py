@@ -133,8 +133,8 @@ _NUMBER = re.compile(r"CWE-(\d+)")
 
 
 def signs_of(cwe: Iterable[str], text: str) -> tuple[Sign, ...]:
-    """Return the signs of the kinds of weakness that an advisory names, by number (``CWE-79``), otherwise
-    by words."""
+    """Return the signs of the weaknesses that an advisory names, by number (``CWE-79``) or else in
+    words."""
     numbers = {int(match[1]) for identifier in cwe if (match := _NUMBER.fullmatch(identifier))}
     by_number = tuple(kind for kind in _KINDS if kind.cwe & numbers)
     kinds = by_number or tuple(kind for kind in _KINDS if kind.said.search(text))
