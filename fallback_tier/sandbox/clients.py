@@ -1,4 +1,4 @@
-"""Running of git and the plugins' package clients outside the sandbox: they get the registries, nothing else.
+"""Running of git and plugins' package clients outside the sandbox: they get the registries, nothing else.
 
 Clients never run a target's code here: the callers pass ``--ignore-scripts`` and ``--no-build``, and git is
 hardened by construction (``fallback_tier.sandbox.git``).

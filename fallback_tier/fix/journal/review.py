@@ -273,19 +273,19 @@ def _asked(history: History, *, rejects: bool = False) -> Transition:
         )
     if is_budget_stop(end) and not rejects:
         reached = current.stopped
-        text = how_to_go_on(reached, fix_id) if reached else "Start a new fix."
+        description = how_to_go_on(reached, fix_id) if reached else "Start a new fix."
         raise InputError(
             f"Fix {fix_id} stopped at its budget: it can be tried again with a higher cap, or rejected.",
-            next_step=f"{text} Or reject it: `fallback-tier review reject {fix_id} --by NAME "
+            next_step=f"{description} Or reject it: `fallback-tier review reject {fix_id} --by NAME "
             "--because TEXT`.",
             kind="at_budget",
         )
     if not isinstance(end, FixEscalated):
-        text = _WITH_PATCH[isinstance(end, FixVerified)]
+        description = _WITH_PATCH[isinstance(end, FixVerified)]
         if isinstance(end, FixRefused):
-            text = f"refused ({end.reason})"
+            description = f"refused ({end.reason})"
         raise InputError(
-            f"Fix {fix_id} was not escalated: it ended {text}.",
+            f"Fix {fix_id} was not escalated: it ended {description}.",
             next_step=f"See `fallback-tier audit show {fix_id}`; start a new fix to try again.",
             kind="not_escalated",
         )
