@@ -321,17 +321,17 @@ MIN_KNOWN_CHARS = 6
 _WORKING_FOLDER = re.compile(rb"\$(?:(?:OLD)?PWD|\{(?:OLD)?PWD\})[\"']?:\Z")
 _WORKING_FOLDER_BYTES = len("${OLDPWD}':")
 _PATHS = re.compile(rb"[\w.@-]*/[\w./@-]*(?::[\w./@-]*)*")
-#: Code without quotes: a dotted or called name (``process.env.TOKEN_2``, ``config.token1``) …
+#: Code without quotes: a dotted or called name (``process.env.TOKEN_2``, ``config.token1``).
 _DOTTED_NAME = re.compile(rb"[!&*@]*(?:[A-Za-z_]\w*|[0-9]+)(?:(?:[.?!]+|::)[A-Za-z_]\w*)+[?!]?")
-#: … or a plain one (``token_v2``, ``sha256``).
 #: Groups that run services, as ``--user=nobody:nogroup`` names them.
 _GROUPS = frozenset({b"nogroup", b"nobody", b"www-data", b"daemon"})
-#: ``-path``, ``-print``, … of find, without ``-p``.
+#: Options of find without ``-p``: ``-path``, ``-print``, …
 _RESTS_OF_OPTIONS = frozenset({b"ath", b"rint", b"rint0", b"rintf", b"erm", b"rune"})
 
+#: Code without quotes: a plain name (``token_v2``, ``sha256``).
 _PLAIN_NAME = re.compile(rb"[!&*@]*[A-Za-z_]+\d{0,3}[?!]?|[0-9]+\.\.\.?[0-9]+|/\*.*")
 _PLACEHOLDER = re.compile(rb"\$\{|\{[\w.]*\}|\{\{|%s|%\(|<%|\*{3,}|x{6,}|\.{3,}", re.IGNORECASE)
-#: What forms and schemas say about a password.
+#: Words of forms and schemas about a password.
 _ABOUT = re.compile(
     rb"(?:new|old|current|your|user|my|the|api|access|auth)?[-_ ]?"
     rb"(?:pass(?:word|wd|phrase)?|pwd|secret|token"
