@@ -1,4 +1,4 @@
-"""How a plan looks as plain text: ``key: value`` lines, and a search/replace block for each edit.
+"""The form of a plan as plain text: ``key: value`` lines, and a search/replace block for each edit.
 
 ::
 
@@ -14,10 +14,9 @@
     >>>>>>> REPLACE
     ```
 
-Nothing is escaped: what stands between the markers is the code itself. A text is its lines joined by
-``\\n``, without one at its end. Where no line stands for the new text, the old lines go with the last
-one's end: they are deleted, not emptied. Where none stands for the old text, or
-an empty one, the new text is a whole file.
+Nothing is escaped: the text between the markers is the code itself. A text is its lines joined by
+``\\n``, without one at its end. If the new text has no line, the old lines are deleted with the last
+one's end, not emptied. If the old text has no line, or an empty one, the new text is a whole file.
 """
 
 import re
@@ -29,53 +28,54 @@ from fallback_tier.outcome import SearchReplace
 
 SEARCH, DIVIDER, REPLACE = "<<<<<<< SEARCH", "=======", ">>>>>>> REPLACE"
 
-#: Models miscount a marker's characters, or indent it: no line of code looks like these two.
+#: Models miscount a marker's characters, or indent it; no line of code looks like these two.
 _SEARCH_LINE: Final = re.compile(r"[ \t]{0,8}<{5,9}[ \t]?SEARCH[ \t:]*", re.IGNORECASE)
 _REPLACE_LINE: Final = re.compile(r"[ \t]{0,8}>{5,9}[ \t]?REPLACE[ \t:]*", re.IGNORECASE)
 
-#: Lines of text may look like this one (a heading's underline), so it counts only where no exact one is.
+#: Lines of text may look like this one (a heading's underline), so it counts only if there is no exact one.
 _NEARLY_DIVIDER: Final = re.compile(r"[ \t]{0,8}={5,9}[ \t]*")
 
-#: What models put around a word: quotes, and Markdown's marks.
+#: Characters that models put around a word: quotes, and Markdown's marks.
 _AROUND: Final = "`\"'* \t"
 
 
 def opens(line: str) -> bool:
-    """Does a block begin with this line?"""
+    """Return whether a block begins with this line."""
     return _SEARCH_LINE.fullmatch(line) is not None
 
 
 def closes(line: str) -> bool:
-    """Does a block end with this line?"""
+    """Return whether a block ends with this line."""
     return _REPLACE_LINE.fullmatch(line) is not None
 
 
 def dividers(lines: Sequence[str]) -> list[int]:
-    """Which of a block's lines may part old from new: one, or the block has no single reading."""
+    """Return which of a block's lines may separate old from new: unless it is one, the block has no single
+    reading."""
     exact = [number for number, line in enumerate(lines) if line.rstrip() == DIVIDER]
     return exact or [number for number, line in enumerate(lines) if _NEARLY_DIVIDER.fullmatch(line)]
 
 
 def parted(lines: Sequence[str], divider: int) -> tuple[str, str]:
-    """A block's old and new text."""
+    """Return a block's old and new text."""
     old, new = lines[:divider], lines[divider + 1 :]
     return "\n".join(old) + "\n" * (bool(old) and not new), "\n".join(new)
 
 
 def word(value: str) -> str:
-    """A value that is one word, without what models put around it."""
+    """Return a value of one word, without the characters that models put around it."""
     return value.strip().strip(_AROUND)
 
 
 def words(value: str) -> list[str]:
-    """A list of words, with commas or blanks between them, as in ``S1, S2`` or ``["S1", "S2"]``."""
+    """Return a list of words, separated by commas or blanks, as in ``S1, S2`` or ``["S1", "S2"]``."""
     parts = re.split(r"[,;\s]+", value.strip(_AROUND + "[]"))
     return [part for part in map(word, parts) if part]
 
 
 def write_edit(edit: SearchReplace) -> str:
-    """One edit in this form. Raises ValueError for one that can't be said in it: a line of code that is a
-    marker, a path that would be read as another one."""
+    """Return one edit in this form. Raises ValueError if it can't be expressed: a line of code is a marker,
+    or the path would be read as another one."""
     path = edit.path
     if not path or path != word(path) or "\n" in path or THINKING[1] in path:
         raise ValueError("`path` would be read as another text")

@@ -1,8 +1,8 @@
-"""From plain text with search/replace blocks to a plan: one pass over the lines, nothing guessed.
+"""Parsing of plain text with search/replace blocks to a plan: one pass over the lines, without guesses.
 
-Forgiven is what has one reading: prose and code fences around, Markdown's marks on a key or a path, a
-path that stands bare above its block, the keys in any order, several blocks in a row under one path. A
-block whose own lines are markers, a path without a block, a key given twice: these are asked again.
+Tolerated is what has one reading: prose and code fences around, Markdown's marks on a key or a path, a bare
+path above its block, keys in any order, several blocks in a row under one path. A block whose own lines are
+markers, a path without a block, a key given twice: for these the model is asked again.
 """
 
 import re
@@ -48,42 +48,42 @@ _KEYED: Final = re.compile(
 
 _FENCE: Final = re.compile(r"\s{0,8}(```|~~~).*")
 
-#: What stands around a path that is alone on its line, as above a block in many a manual.
+#: Characters around a path that is alone on its line, as above a block in many manuals.
 _AROUND_A_PATH: Final = "*#>`\"': \t"
 
-#: Longest piece of an answer that a problem quotes.
+#: The longest part of an answer that a problem quotes.
 _QUOTED_CHARS: Final = 80
 
 
 def _read_blocks(answer: ModelAnswer) -> tuple[Plan | None, tuple[str, ...]]:
-    """Return the plan in an answer, or what is wrong with it. Never raises; as ``read_plan`` of JSON, a cut
-    answer is never used."""
+    """Return the plan in an answer, or its problems. A cut answer is never used, as in ``read_plan`` of
+    JSON. Never raises."""
     if problem := no_text(answer, _ONE_PLAN):
         return None, (problem,)
     return parse_blocks(answer.text)
 
 
 def parse_blocks(text: str) -> tuple[Plan | None, tuple[str, ...]]:
-    """As ``_read_blocks``, of the text alone. Two different plans are a problem, the same one repeated is
-    not."""
+    """Do the same as ``_read_blocks``, for the text alone. Two different plans are a problem, the same one
+    repeated is not."""
     text, problem = text_after_thinking(text, _ONE_PLAN)
     if problem:
         return None, (problem,)
     reader = _Reader()
     for line in text.split("\n"):
-        _, thought, after = line.rpartition(THINKING[1])
+        _, thought, answer_part = line.rpartition(THINKING[1])
         if thought and reader.block is None:
-            # A template that opened the thinking in the prompt: what came before is no answer.
-            reader, line = _Reader(), after
+            # A template opened the thinking in the prompt: the text before is not an answer.
+            reader, line = _Reader(), answer_part
         reader.feed(line.removesuffix("\r"))
     if problems := reader.end():
         more = len(problems) - MAX_PROBLEMS
-        messages = [f"There are {more} more problems of this kind."] * (more > 0)
-        return None, (*problems[:MAX_PROBLEMS], *messages)
-    found = {canonical(draft): draft for draft in reader.drafts}
-    if len(found) > 1:
-        return None, (f"The answer has {len(found)} different plans. {_ONE_PLAN}",)
-    document, draft = next(iter(found.items()))
+        notes = [f"There are {more} more problems of this kind."] * (more > 0)
+        return None, (*problems[:MAX_PROBLEMS], *notes)
+    drafts_by_document = {canonical(draft): draft for draft in reader.drafts}
+    if len(drafts_by_document) > 1:
+        return None, (f"The answer has {len(drafts_by_document)} different plans. {_ONE_PLAN}",)
+    document, draft = next(iter(drafts_by_document.items()))
     if "action" not in draft:
         return None, (f"The answer has no line `action: …`. {_ONE_PLAN}",)
     if draft["action"] == "source_edit" and "edits" not in draft:
@@ -93,19 +93,19 @@ def parse_blocks(text: str) -> tuple[Plan | None, tuple[str, ...]]:
 
 @dataclass
 class _Reader:
-    """What the lines so far say. ``block``: the lines of the block that is open, None outside."""
+    """The state after the lines so far. ``block``: the lines of the open block, None outside."""
 
     drafts: list[dict[str, Value]] = field(default_factory=lambda: [{}])
     problems: list[str] = field(default_factory=list)
     block: list[str] | None = None
-    #: Blocks of the last draft, sound or not: the number that a problem names.
+    #: Blocks of the last draft, valid or not: the number that a problem names.
     blocks: int = 0
     path: str = ""
     #: The path was given by its key, and no block has followed yet.
     is_waiting: bool = False
 
     def feed(self, line: str) -> None:
-        """One line. Inside a block nothing but its end, or another beginning, is more than code."""
+        """Read one line. Inside a block all lines are code, except its end or another beginning."""
         if self.block is not None:
             if opens(line):
                 self._problem(f"Edit {self.blocks} has a line `{SEARCH}` of its own", _NO_MARKERS)
@@ -125,7 +125,7 @@ class _Reader:
             self._prose(line)
 
     def end(self) -> list[str]:
-        """Every problem of the text."""
+        """Return every problem of the text."""
         if self.block is not None:
             self._problem(f"Edit {self.blocks} is not closed", f"end it with a line `{REPLACE}`")
         self._leave_path()
@@ -137,50 +137,52 @@ class _Reader:
 
     def _finish(self, block: list[str]) -> None:
         self.block, self.is_waiting = None, False
-        found = dividers(block)
-        if not found:
+        divider_indexes = dividers(block)
+        if not divider_indexes:
             between = f"put one between its old and its new lines, and `{REPLACE}` after these"
             self._problem(f"Edit {self.blocks} has no line `{DIVIDER}`", between)
-        elif len(found) > 1:
-            self._problem(f"Edit {self.blocks} has {len(found)} lines `{DIVIDER}`", _NO_MARKERS)
+        elif len(divider_indexes) > 1:
+            self._problem(
+                f"Edit {self.blocks} has {len(divider_indexes)} lines `{DIVIDER}`", _NO_MARKERS
+            )
         elif not self.path:
             self._problem(f"Edit {self.blocks} has no path", "write a line `path: FILE` before it")
         else:
-            old, new = parted(block, found[0])
+            old, new = parted(block, divider_indexes[0])
             edits = self.drafts[-1].setdefault("edits", [])
-            assert isinstance(edits, list)  # noqa: S101 (nobody else writes this key)
+            assert isinstance(edits, list)  # noqa: S101 (no other code writes this key)
             edits.append({"path": self.path, "old": old, "new": new})
 
     def _keyed(self, key: str, value: str) -> None:
-        """A line of the plan's head; one without a value says nothing."""
-        read: Value = value
+        """Read a line of the plan's head; a line without a value is ignored."""
+        parsed: Value = value
         if key in {"citations", "capabilities"}:
-            read = [*words(value)]
+            parsed = [*words(value)]
         elif key not in {"rationale", "reason"}:
-            read = word(value)
-        if not read:
+            parsed = word(value)
+        if not parsed:
             return
         if key == "path":
-            self._leave_path(read)
-            self.path, self.is_waiting = str(read), True
+            self._leave_path(parsed)
+            self.path, self.is_waiting = str(parsed), True
             return
         if key == "action" and key in self.drafts[-1]:
             self._leave_path()
             self.drafts.append({})
             self.path, self.blocks = "", 0
-        if self.drafts[-1].setdefault(key, read) != read:
+        if self.drafts[-1].setdefault(key, parsed) != parsed:
             self._problem(f"`{key}` is given twice", "say it once, on one line")
 
     def _prose(self, line: str) -> None:
-        """A path that stands bare, or words that end what a path was for."""
+        """Read a bare path, or words that end the scope of a path."""
         if self.is_waiting:
             return
         bare = line.strip(_AROUND_A_PATH)
         is_path = ("/" in bare or "." in bare) and not re.search(r"\s", bare)
         self.path = bare if is_path else ""
 
-    def _leave_path(self, other: Value = None) -> None:
-        if self.is_waiting and self.path != other:
+    def _leave_path(self, next_path: Value = None) -> None:
+        if self.is_waiting and self.path != next_path:
             quoted = shown(self.path[:_QUOTED_CHARS])
             self._problem(f"No block follows the path {quoted!r}", "give its edit, or leave it out")
         self.is_waiting = False
@@ -195,28 +197,31 @@ _NO_MARKERS: Final = (
 )
 
 
-#: What every plan has, and little else in an answer.
+#: A key that every plan has, and few other objects in an answer.
 _KEY = "action"
 
 
 def read_plan(
     answer: ModelAnswer, form: AnswerForm = AnswerForm.JSON
 ) -> tuple[Plan | None, tuple[str, ...]]:
-    """The plan in an answer, or what is wrong with it: exactly one of the two. Never raises."""
+    """Return the plan in an answer, or its problems: exactly one of the two. Never raises."""
     if form is AnswerForm.BLOCKS:
         return _read_blocks(answer)
     return read_one(answer, _KEY, plan_adapter)
 
 
 def parse_plan(text: str) -> tuple[Plan | None, tuple[str, ...]]:
-    """As ``read_plan`` of JSON, of the text alone."""
+    """Do the same as ``read_plan`` of JSON, for the text alone."""
     return parse_one(text, _KEY, plan_adapter)
 
 
 @lru_cache(maxsize=2)
 def plan_schema(*, declaring: bool = False) -> dict[str, Any]:
-    """Return the JSON schema of a plan, shared: don't change it. ``declaring``: with capabilities, for a
-    retry that was told of them (a model that sees the field at once declares too much)."""
+    """Return the JSON schema of a plan, shared: don't change it.
+
+    ``declaring``: with capabilities, for a retry whose prompt explains them (a model that sees the field at
+    once declares too much).
+    """
     schema = plan_adapter.json_schema()
     if not declaring:
         for definition in schema["$defs"].values():

@@ -12,7 +12,7 @@ from fallback_tier.ports import ModelAnswer
 
 
 def _plain(value: Any) -> Any:
-    """Models capitalise labels: that is no other label."""
+    """Return a label in lower case: models capitalise labels."""
     return value.strip().lower() if isinstance(value, str) else value
 
 
@@ -42,12 +42,12 @@ critique_adapter: TypeAdapter[Critique] = TypeAdapter(Critique)
 
 
 def read_retrieve(answer: ModelAnswer) -> tuple[RetrieveAnswer | None, tuple[str, ...]]:
-    """The decision in an answer, or what is wrong with it: exactly one of the two. Never raises."""
+    """Return the decision in an answer, or its problems: exactly one of the two. Never raises."""
     return read_one(answer, "retrieve", retrieve_adapter)
 
 
 def read_critique(answer: ModelAnswer) -> tuple[Critique | None, tuple[str, ...]]:
-    """The critique in an answer, or what is wrong with it: exactly one of the two. Never raises."""
+    """Return the critique in an answer, or its problems: exactly one of the two. Never raises."""
     return read_one(answer, "usefulness", critique_adapter)
 
 
@@ -93,5 +93,5 @@ segment_adapter: TypeAdapter[Segment] = TypeAdapter(Segment, config=ConfigDict(d
 
 
 def read_segment(answer: ModelAnswer) -> tuple[Segment | None, tuple[str, ...]]:
-    """The segment in an answer, or what is wrong with it: exactly one of the two. Never raises."""
+    """Return the segment in an answer, or its problems: exactly one of the two. Never raises."""
     return read_one(answer, "action", segment_adapter)

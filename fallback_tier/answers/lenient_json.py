@@ -1,9 +1,9 @@
-"""A JSON reader for text that a model typed: forgiving about syntax, never about content.
+"""A JSON parser for text that a model typed: lenient about syntax, never about content.
 
-It reads RFC 8259 and, beyond it, only what has exactly one reading: trailing commas, single-quoted
-and triple-quoted strings, raw line breaks and tabs inside a string. Where two readings exist (an
-unknown escape, a backslash in a triple-quoted string, a key given twice) it raises LenientJsonError
-and the model is asked to be clear, because a wrong guess would end up in somebody's source file.
+It reads RFC 8259 and, beyond it, only what has exactly one reading: trailing commas, single-quoted and
+triple-quoted strings, raw line breaks and tabs inside a string. If there are two readings (an unknown
+escape, a backslash in a triple-quoted string, a key given twice) it raises LenientJsonError, and the model
+is asked to be clear, because a wrong guess would end up in a source file.
 """
 
 import json
@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-#: Plans are four levels deep. The bound keeps the reader's recursion far from the interpreter's.
+#: Plans are four levels deep. The bound keeps the parser's recursion far below the interpreter's limit.
 MAX_DEPTH: Final = 16
 
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
@@ -36,7 +36,7 @@ Value = dict[str, "Value"] | list["Value"] | str | float | bool | None
 
 class LenientJsonError(ValueError):
     """The text has no single reading. ``keys``: those of the outermost object read before it; ``kind``: as
-    an error's (ADR-0130)."""
+    that of other errors (ADR-0130)."""
 
     def __init__(self, what: str, text: str, at: int, *, kind: str) -> None:
         line = text.count("\n", 0, at) + 1
@@ -67,8 +67,8 @@ class _Reader:
         return LenientJsonError(what, self.text, min(self.at, len(self.text)), kind=kind)
 
     def skip_space(self) -> None:
-        if found := _SPACE.match(self.text, self.at):
-            self.at = found.end()
+        if match := _SPACE.match(self.text, self.at):
+            self.at = match.end()
 
     def take(self, token: str) -> bool:
         self.skip_space()
@@ -100,29 +100,29 @@ class _Reader:
                 raise self.fail(f"the key {key[:40]!r} is given twice", kind="duplicate_key")
             if not self.take(":"):
                 raise self.fail(f"a colon was expected after the key {key[:40]!r}", kind="no_colon")
-            into[key] = None  # known before its value is read: see LenientJsonError.keys
+            into[key] = None  # before its value is read: see LenientJsonError.keys
             into[key] = self.value(depth + 1)
             self.separator("}")
         return into
 
     def list(self, depth: int) -> list[Value]:
         self.at += 1
-        found: list[Value] = []
+        items: list[Value] = []
         while not self.take("]"):
-            found.append(self.value(depth + 1))
+            items.append(self.value(depth + 1))
             self.separator("]")
-        return found
+        return items
 
     def separator(self, closing: str) -> None:
-        """A comma, or the closing bracket, which stays. A comma before the bracket is forgiven."""
+        """Skip a comma, or check for the closing bracket, which stays. A comma before it is tolerated."""
         if self.take(","):
             return
         if not self.text.startswith(closing, self.at):
             raise self.fail(f"a comma or {closing} was expected after a value", kind="no_comma")
 
     def scalar(self) -> Value:
-        found = _SCALAR.match(self.text, self.at)
-        word = found.group() if found else ""
+        match = _SCALAR.match(self.text, self.at)
+        word = match.group() if match else ""
         if word in _WORDS:
             value: Value = _WORDS[word]
         elif word and word[0] in "-0123456789":
@@ -178,12 +178,12 @@ class _Reader:
 
 
 def _joined(text: str) -> str:
-    """Surrogate pairs written as two escapes become one character, as in any JSON reader."""
+    """Return the text with surrogate pairs written as two escapes joined, as in any JSON parser."""
     if not re.search("[\ud800-\udfff]", text):
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
 def canonical(value: Value) -> str:
-    """One form for equal values, to tell a repetition from a contradiction."""
+    """Return the same text for equal values, to tell a repetition from a contradiction."""
     return json.dumps(value, sort_keys=True, ensure_ascii=True)

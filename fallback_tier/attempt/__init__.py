@@ -1,1 +1,1 @@
-"""What one attempt works on, and its steps that ask no model: the chain, and retrieval."""
+"""The task of one attempt, and its steps without a model: the chain, and retrieval."""

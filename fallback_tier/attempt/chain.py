@@ -1,8 +1,8 @@
 """The steps of an attempt's chain of tiers, one function per step of ``fallback_tier.tier``; those of
 retrieval are in ``rag``. (The audit trail's hash chain is ``fallback_audit.chain``.)
 
-Each is a generator: it yields what it has recorded and returns what it made, or None if the next
-tier should try. A ``Refusal`` ends the attempt.
+Each is a generator: it yields what it has recorded and returns its result, or None if the next tier should
+try. A ``Refusal`` ends the attempt.
 """
 
 import hashlib
@@ -45,12 +45,12 @@ from fallback_tier.patch.diff import unified_diff
 from fallback_tier.patch.normalise import edit_digest
 from fallback_tier.prompt.redact import excerpt, without_secrets
 
-#: Longest sentence of a refusal: a client's own words fit, a log does not.
+#: The longest sentence of a refusal: a client's message fits, a log does not.
 MAX_SENTENCE_CHARS = 1_500
 
 
 def check_cap(task: AttemptTask) -> None:
-    """Raises Refusal for a fourth retry, before anything is spent or on record (ADR-0014)."""
+    """Raise Refusal for a fourth retry, before anything is spent or recorded (ADR-0014)."""
     if task.over_cap:
         raise Refusal(
             RefusalReason.RETRY_CAP_REACHED,
@@ -60,7 +60,7 @@ def check_cap(task: AttemptTask) -> None:
 
 
 def started(task: AttemptTask) -> AttemptStarted:
-    """The attempt counts from here, however it ends."""
+    """Return the first event: the attempt counts from here, however it ends."""
     return AttemptStarted(
         attempt=task.number,
         advisory_id=task.advisory.id,
@@ -70,7 +70,7 @@ def started(task: AttemptTask) -> AttemptStarted:
 
 
 def rag_skipped(task: AttemptTask) -> RagSkippedOnRetry:
-    """The evidence of ADR-0011: what was skipped, and what stands in the prompt instead."""
+    """Return the evidence for ADR-0011: what was skipped, and what the prompt contains instead."""
     last = task.prior_attempts[-1]
     summary = last.prior_failure_summary.encode("utf-8", "replace")
     return RagSkippedOnRetry(
@@ -85,7 +85,7 @@ def rag_skipped(task: AttemptTask) -> RagSkippedOnRetry:
 def apply_recipe(
     task: AttemptTask, record: Recorder
 ) -> Generator[TierEvent, None, tuple[Proposal, None] | tuple[None, NotApplicable]]:
-    """Apply the selected recipe. A "no" goes on down the chain, unless it is final."""
+    """Apply the selected recipe. If it declines, the chain continues, unless the refusal is final."""
     selection = task.selection
     recipe = selection.recipe if isinstance(selection, Selected) else None
     outcome = _try_recipe(task)
@@ -96,13 +96,11 @@ def apply_recipe(
             RecipeEvaluated(attempt=task.number, selected=True, recipe=recipe, steps=steps)
         )
         return outcome, None
-    # It may hold a client's words.
-    message = excerpt(outcome.sentence, MAX_SENTENCE_CHARS)
-    yield record(
-        RecipeEvaluated(attempt=task.number, selected=False, recipe=recipe, reason=message)
-    )
-    another = isinstance(selection, Selected) and bool(selection.left_out)
-    if outcome.reason.ends_chain or another:
+    # It may contain a client's output.
+    reason = excerpt(outcome.sentence, MAX_SENTENCE_CHARS)
+    yield record(RecipeEvaluated(attempt=task.number, selected=False, recipe=recipe, reason=reason))
+    has_failed_candidate = isinstance(selection, Selected) and bool(selection.left_out)
+    if outcome.reason.ends_chain or has_failed_candidate:
         # If a later candidate declines, stop: gates have refused a patch already (ADR-0048).
         raise Refusal(
             outcome.reason, outcome.sentence, unread=outcome.unread, declined=outcome.declined
@@ -124,17 +122,20 @@ def _try_recipe(task: AttemptTask) -> Proposal | NotApplicable:
         return NotApplicable(reason=RefusalReason.TOOL_MISSING, sentence=str(error))
     except ToolError as error:
         return NotApplicable(reason=RefusalReason.RESOLVER_FAILED, sentence=str(error))
-    for left in result.left:
-        # A partial fix is no fix: whoever fixes a bundle leaves out what can't be fixed, or says it stays.
-        if not lets_stay(task.advisory, task.plugin.name, left.package, left.advisory_ids):
-            return left.why
+    for remaining in result.left:
+        # A partial fix is not a fix: the caller that fixes a bundle leaves out what can't be fixed, or
+        # declares that it stays.
+        if not lets_stay(
+            task.advisory, task.plugin.name, remaining.package, remaining.advisory_ids
+        ):
+            return remaining.why
     return Proposal(Tier.RECIPE, result.changes, result.proof_level, recipe=result)
 
 
 def seal(
     proposal: Proposal, task: AttemptTask, evidence: EvidenceStore, record: Recorder
 ) -> Generator[TierEvent, None, Applied]:
-    """Compute the diff, keep it as evidence, and only then hand it out."""
+    """Compute the diff, store it as evidence, and only then return it."""
     diff = _diff(proposal)
     content = diff.encode()
     if len(content) > MAX_PATCH_BYTES:
@@ -149,7 +150,7 @@ def seal(
             f"The {proposal.tier} tier changed nothing, so nothing is fixed.",
             proposal.usage,
         )
-    # It goes into evidence that anyone may read, and into what is handed over.
+    # The application becomes evidence that anyone may read, and part of what is handed over.
     plan = proposal.plan and without_secrets(proposal.plan)
     remediation = _remediation(proposal.recipe, evidence)
     application = Applied(
@@ -184,7 +185,7 @@ def seal(
 
 
 def _remediation(recipe: RecipeResult | None, evidence: EvidenceStore) -> Remediation | None:
-    """The account of a recipe: whole as evidence, with its trees; the readable part for the result."""
+    """Return the account of a recipe: its readable part; the whole, with its trees, becomes evidence."""
     if recipe is None:
         return None
     recipe = without_secrets(recipe)
@@ -196,21 +197,21 @@ def _diff(proposal: Proposal) -> str:
     try:
         return unified_diff(proposal.changes)
     except PatchError as error:
-        llm = proposal.tier is Tier.LLM
-        reason = RefusalReason.PLAN_INVALID if llm else RefusalReason.RECIPE_UNSUPPORTED
+        is_model = proposal.tier is Tier.LLM
+        reason = RefusalReason.PLAN_INVALID if is_model else RefusalReason.RECIPE_UNSUPPORTED
         raise Refusal(reason, str(error), proposal.usage) from error
 
 
 def refuse(
     task: AttemptTask, refusal: Refusal, record: Recorder
 ) -> Generator[TierEvent, None, Refused]:
-    """The attempt ends without a patch: say why, in the same result shape."""
+    """Return the result of an attempt without a patch, with the reason, after recording it."""
     refused = Refused(
         attempt=task.number,
         prompt_shape=task.shape if record.asked_model else PromptShape.NONE,
         usage=refusal.usage,
         reason=refusal.reason,
-        # They may hold a model's words, or a client's.
+        # They may contain text of a model or a client.
         sentence=excerpt(refusal.sentence, MAX_SENTENCE_CHARS),
         unread=tuple(
             UnreadItem(**{name: excerpt(text, MAX_SENTENCE_CHARS) for name, text in item})
@@ -223,7 +224,7 @@ def refuse(
 
 
 def model_missing(fix_id: str) -> SettingMissingError:
-    """Return the error of a fix on record that can't continue without a model."""
+    """Return the error for a recorded fix that can't continue without a model."""
     return SettingMissingError(
         f"Fix {fix_id} needs a model to continue, and no model is configured.",
         next_step=f"Name one: `fallback-tier resume {fix_id} --model NAME`, with its key in the "
@@ -234,11 +235,11 @@ def model_missing(fix_id: str) -> SettingMissingError:
 
 
 def no_model(task: AttemptTask, declined: NotApplicable | None) -> SettingMissingError | Refusal:
-    """Return what ends an attempt that has no model to ask: an error if the fix is on record and needs one.
-    Why the recipe declined says more, if it was asked."""
+    """Return the end of an attempt that has no model: an error if the fix is recorded and needs one. If the
+    recipe declined, its reason says more."""
     if task.needs_model:
         return model_missing(task.repo.fix_id)
-    how = "No model is configured (--model, --base-url)."
+    hint = "No model is configured (--model, --base-url)."
     if declined is None:
-        return Refusal(RefusalReason.MODEL_NOT_CONFIGURED, f"A retry needs a model. {how}")
-    return Refusal(declined.reason, f"{declined.sentence} {how}", declined=declined.declined)
+        return Refusal(RefusalReason.MODEL_NOT_CONFIGURED, f"A retry needs a model. {hint}")
+    return Refusal(declined.reason, f"{declined.sentence} {hint}", declined=declined.declined)

@@ -1,6 +1,6 @@
-"""The memory of solved examples, as an attempt uses it: asked, accounted for, replayed.
+"""The memory of solved examples, as an attempt uses it: query, account, replay.
 
-The only module that touches the retriever: what a retry must not do (ADR-0011) is done in one place.
+The only module that touches the retriever, so that what a retry must not do (ADR-0011) is in one module.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ def retrieve(
     *,
     beyond: frozenset[str] = frozenset(),
 ) -> Generator[TierEvent, None, tuple[FewShot, ...]]:
-    """Ask the memory for at most MAX_EXAMPLES, none of them in ``beyond`` (ids seen before)."""
+    """Query the memory for at most MAX_EXAMPLES, none of them in ``beyond`` (ids seen before)."""
     retrieval: Retrieval = RagMiss(evidence="no solved examples are configured")
     if retriever is not None:
         retrieval = retriever.query(task.advisory, task.repo, beyond=beyond)
@@ -48,8 +48,8 @@ def retrieve(
 def _account(
     retrieval: Retrieval, examples: Sequence[FewShot], evidence: EvidenceStore
 ) -> str | None:
-    """Keep scores, floors and what was dropped as evidence: an event stays small. What was returned is
-    written from the examples themselves, to be traceable by content."""
+    """Store scores, floors and dropped examples as evidence, so that the event stays small. The returned
+    examples are recorded from the examples themselves, to be traceable by content."""
     if retrieval.account is None:
         return None
     account = retrieval.account.model_copy(
@@ -64,7 +64,8 @@ def _account(
 def replay(
     examples: Sequence[FewShot], task: AttemptTask, record: Recorder
 ) -> Generator[TierEvent, None, Proposal | None]:
-    """Replay needs identity (package and code), never similarity. Its patch meets every gate too."""
+    """Replay an example of the same package and code; similarity never suffices. Its patch must pass every
+    gate too."""
     for example in (shot.example for shot in examples):
         if replayable(example, task.advisory, task.repo):
             yield record(ExampleReplayed(attempt=task.number, example_id=example.example_id))
@@ -74,9 +75,11 @@ def replay(
 
 
 def replayable(example: SolvedExample, advisory: Advisory, repo: RepoContext) -> bool:
-    """Return whether an example is of the same package and code, and its edits apply: the advisory names
-    its package, all files it was made on are tracked with the same content, and every edited file is one of
-    them that ``policy`` lets edits touch."""
+    """Return whether an example is of the same package and code, and its edits apply.
+
+    The advisory names its package, all files it was made on are tracked with the same content, and every
+    edited file is one of them that ``policy`` lets edits touch.
+    """
     return (
         _names_package(example, advisory)
         and {edit.path for edit in example.edits} <= example.file_sha256.keys()

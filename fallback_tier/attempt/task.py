@@ -1,4 +1,4 @@
-"""What one attempt works on, what it makes, and how it leaves evidence."""
+"""The task of one attempt, its results, and the recorder of its events."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -61,7 +61,8 @@ class DraftDiscarded(Frozen):
 
     @classmethod
     def because(cls, why: str, *, attempt: int, call: int) -> Self:
-        """``why`` may hold a model's words, a client's or a server's: redacted and cut, as on record."""
+        """Return the event. ``why`` may contain text of a model, a client or a server: it is redacted and
+        cut, as in the record."""
         return cls(attempt=attempt, call=call, reason=excerpt(why, MAX_EXCERPT_CHARS))
 
 
@@ -79,8 +80,8 @@ TierEvent = AuditEvent | DraftText | DraftDiscarded | Finished
 
 @dataclass(frozen=True)
 class AttemptTask:
-    """The arguments of one attempt, and what follows from them. ``is_resumed``: a missing client raises
-    instead of refusing; ``needs_model``: so does a missing model."""
+    """The arguments of one attempt, and properties derived from them. ``is_resumed``: a missing client
+    raises an error, not a refusal; ``needs_model``: so does a missing model."""
 
     advisory: Advisory
     repo: RepoContext
@@ -92,7 +93,7 @@ class AttemptTask:
 
     @property
     def is_retry(self) -> bool:
-        """Retry as fresh context is decided by this, and by nothing else (ADR-0011)."""
+        """Whether this is a retry with a fresh context, decided by this property alone (ADR-0011)."""
         return bool(self.prior_attempts)
 
     @property
@@ -102,12 +103,12 @@ class AttemptTask:
 
     @property
     def over_cap(self) -> bool:
-        """A fourth retry was asked for (ADR-0014)."""
+        """Whether this would be a fourth retry (ADR-0014)."""
         return len(self.prior_attempts) > MAX_RETRIES
 
     @property
     def is_own_code(self) -> bool:
-        """The repository is the affected package: its source is to be edited, nothing to be raised."""
+        """Whether the repository is the affected package: its source is edited then, no version raised."""
         if self.repo.affected is not None:
             return self.repo.affected.is_own
         return (  # another host's context: its selection tells
@@ -117,25 +118,27 @@ class AttemptTask:
 
     @property
     def with_less(self) -> "AttemptTask | None":
-        """The same with as much of the package's own code, and as long an answer, as a small window has
-        room for; None: it asks for no more than that."""
-        now = self.repo.settings
-        code = min(now.own_code_budget_bytes, SMALL_CODE_ROOM_BYTES)
-        answer = min(now.max_output_tokens, SMALL_OUTPUT_TOKENS)
-        less = now.model_copy(update={"own_code_budget_bytes": code, "max_output_tokens": answer})
-        if less == now:
+        """The same task with as much of the package's own code, and as long an answer, as fits a small
+        window; None if it is no larger already."""
+        settings = self.repo.settings
+        code_budget = min(settings.own_code_budget_bytes, SMALL_CODE_ROOM_BYTES)
+        output_tokens = min(settings.max_output_tokens, SMALL_OUTPUT_TOKENS)
+        smaller = settings.model_copy(
+            update={"own_code_budget_bytes": code_budget, "max_output_tokens": output_tokens}
+        )
+        if smaller == settings:
             return None
-        return replace(self, repo=self.repo.model_copy(update={"settings": less}))
+        return replace(self, repo=self.repo.model_copy(update={"settings": smaller}))
 
     @property
     def shape(self) -> PromptShape:
-        """The shape that a prompt of this attempt has."""
+        """The prompt shape of this attempt."""
         return PromptShape.asked(retry=self.is_retry)
 
 
 @dataclass(frozen=True)
 class Draft:
-    """What an author, or a search over its answers, came to: exactly one of ``plan`` and ``problems``.
+    """The result of an author, or of a search over its answers: exactly one of ``plan`` and ``problems``.
     ``call``: the author call that ended it."""
 
     call: int
@@ -143,15 +146,15 @@ class Draft:
     plan: Plan | None
     problems: tuple[str, ...] = ()
     example_ids: tuple[str, ...] = ()
-    #: What a reader of the result should know of how it came about, in sentences.
+    #: Sentences for a reader of the result on how it was made.
     notes: tuple[str, ...] = ()
-    #: The examples as the author read them: what a judge may hold the plan against.
+    #: The examples as the author read them: a judge may compare the plan with them.
     example_texts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Grounding:
-    """What a judge found of a plan. ``grounded`` None: nobody judged it, and that is on record."""
+    """A judge's result for a plan. ``grounded`` None: no judge was asked, which is recorded."""
 
     grounded: bool | None = None
     faithfulness_score: float | None = None
@@ -160,7 +163,7 @@ class Grounding:
 
 @dataclass(frozen=True)
 class Proposal:
-    """What a tier of the chain made: file changes, not yet a diff."""
+    """The result of a tier: file changes, not yet a diff."""
 
     tier: Tier
     changes: tuple[FileChange, ...]
@@ -174,8 +177,8 @@ class Proposal:
     notes: tuple[str, ...] = ()
 
 
-class Refusal(FallbackError):  # noqa: N818 (control flow, not a fault)
-    """Control flow inside an attempt: a step ends it without a patch. Becomes ``Refused``."""
+class Refusal(FallbackError):  # noqa: N818 (control flow, not an error)
+    """Control flow inside an attempt: a step ends it without a patch. Converted to ``Refused``."""
 
     code = "refusal"
 
@@ -220,7 +223,7 @@ def check_history(prior_attempts: Sequence[AttemptSummary]) -> tuple[AttemptSumm
 
 
 class Recorder:
-    """Appends an event durably and hands it back, so that a generator writes ``yield record(...)``."""
+    """Appends an event durably and returns it, so that a generator can ``yield record(...)``."""
 
     def __init__(self, store: AuditStore, repo: RepoContext) -> None:
         self._store = store
@@ -229,21 +232,21 @@ class Recorder:
 
     @property
     def scope(self) -> Scope:
-        """The fix and the gate transition that everything is recorded under."""
+        """The fix and the gate transition of all recorded events."""
         return self._scope
 
     def __call__(self, event: AuditEvent) -> AuditEvent:
-        """Raises AuditStoreError: then the event did not happen, and nothing that follows it may."""
+        """Append the event. Raises AuditStoreError: the event did not happen, and nothing after it may."""
         self._store.append(self._scope, event)
         self._kinds.add(event.kind)
         return event
 
     @property
     def asked_model(self) -> bool:
-        """A model was asked in this attempt, now or before it was interrupted."""
+        """Whether a model was asked in this attempt, now or before it was interrupted."""
         return not self._kinds.isdisjoint({"ModelCalled", "AnswerReused"})
 
     @property
     def has_outcome(self) -> bool:
-        """The attempt's outcome is on record."""
+        """Whether the attempt's outcome is recorded."""
         return not self._kinds.isdisjoint({"PatchProposed", "AttemptRefused"})

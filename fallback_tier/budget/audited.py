@@ -1,12 +1,11 @@
-"""Caps kept with the audit trail as the journal: what processes share, and what a crash leaves.
+"""Caps checked against the audit trail as the journal: processes share it, and it survives a crash.
 
-A call is announced in two steps, since an append can't be conditional. ``check`` refuses what does not
-fit; what fits is recorded, and ``confirm`` then looks at everything that stands *before* it in the
-chain. Of two processes that pass ``check`` at the same time the one that comes second in the chain
-sees the other and gives way; the first does not see the second. So no cap is passed, and never do
-both give way.
+A call is announced in two steps, because an append can't be conditional. ``check`` refuses a call that does
+not fit; a call that fits is recorded, and ``confirm`` then checks all calls recorded *before* it in the
+chain. If two processes pass ``check`` at the same time, the second one in the chain sees the first and
+gives way; the first does not see the second. So no cap is exceeded, and both never give way.
 
-That holds as long as a server reports no more than the pre-charge, which is a bound (``charge``).
+That holds as long as a server reports no more than the pre-charge, which is an upper bound (``charge``).
 """
 
 import threading
@@ -22,14 +21,14 @@ from fallback_tier.budget.prices import Prices, input_tokens_at_most, tokens_at_
 from fallback_tier.budget.tally import Amount, Tally, in_dollars, microdollars
 from fallback_tier.ports import ModelRequest, Usage
 
-#: Fixes whose tallies are held in memory; one that was dropped is read again.
+#: How many fixes' tallies are kept in memory; a dropped one is read again.
 MAX_FIXES_HELD = 64
 
 Clock = Callable[[], datetime]
 
 
 def utc_now() -> datetime:
-    """The clock of production."""
+    """Return the current time in UTC: the clock of production."""
     return datetime.now(UTC)
 
 
@@ -55,11 +54,11 @@ class AuditMeter:
 
     @property
     def prices(self) -> Prices:
-        """What a call costs."""
+        """The prices of calls."""
         return self._prices
 
     def charge(self, model: str, request: ModelRequest) -> Charge:
-        """What the request may use at most, its input at the dearest rate: that of a cache write."""
+        """Return the most that the request may use, its input at the highest rate (a cache write's)."""
         tokens = input_tokens_at_most(request)
         most = Usage(cache_write_tokens=tokens, output_tokens=request.max_output_tokens)
         cost = self._prices.cost(model, most)
@@ -69,17 +68,17 @@ class AuditMeter:
         )
 
     def check(self, scope: Scope, charge: Charge) -> None:
-        """Raises OverBudget where the charge does not fit below every cap, AuditStoreError."""
+        """Raise OverBudget if the charge does not fit below every cap; AuditStoreError."""
         with self._lock:
             today = self._clock().astimezone(UTC).date().isoformat()
             self._fit(self._fix(scope.fix_id), today, Amount.of_charge(charge))
 
     def confirm(self, scope: Scope) -> None:
-        """Raises OverBudget where the charge, now on record, does not fit behind those before it."""
+        """Raise OverBudget if the charge, now recorded, does not fit after those recorded before it."""
         with self._lock:
             fix = self._fix(scope.fix_id)
-            own = fix.last(scope)
-            self._fit(fix, own.day, own.amount, before=own.seq)
+            booked = fix.last(scope)
+            self._fit(fix, booked.day, booked.amount, before=booked.seq)
 
     def _fit(self, fix: Tally, day: str, wanted: Amount, *, before: int | None = None) -> None:
         for limit, cap in effective(self._limits, fix.raised).caps():
@@ -115,12 +114,16 @@ class AuditMeter:
 
 
 def effective(limits: BudgetLimits, raised: tuple[BudgetRaised, ...]) -> BudgetLimits:
-    """Return the configured caps with those raised for this fix: the higher one of the two, or whichever is
-    set."""
-    usd = [cap for cap in (limits.usd_per_fix, *(r.usd_per_fix for r in raised)) if cap is not None]
+    """Return the configured caps with those raised for this fix: the higher one of the two, or the one that
+    is set."""
+    usd = [
+        cap
+        for cap in (limits.usd_per_fix, *(raising.usd_per_fix for raising in raised))
+        if cap is not None
+    ]
     tokens = [
         cap
-        for cap in (limits.tokens_per_fix, *(r.tokens_per_fix for r in raised))
+        for cap in (limits.tokens_per_fix, *(raising.tokens_per_fix for raising in raised))
         if cap is not None
     ]
     return limits.model_copy(

@@ -14,7 +14,7 @@ from fallback_tier.ports import ModelAnswer
 
 _KINDS = frozenset({"AttemptStarted", "ModelCalled", "ModelAnswered"})
 
-#: Gate transitions whose answers are held in memory; one that was dropped is read again.
+#: How many gate transitions' answers are kept in memory; a dropped one is read again.
 MAX_SCOPES_HELD = 64
 
 
@@ -26,9 +26,12 @@ class Found(NamedTuple):
 
 
 class AuditJournal:
-    """Finds earlier answers in the audit trail and its evidence; thread-safe. If an answer's evidence is
-    gone, altered or of another form, the model is asked (and paid) again. One that an earlier release
-    encrypted raises EncryptedEvidenceError: that release can still use it."""
+    """Finds earlier answers in the audit trail and its evidence; thread-safe.
+
+    If an answer's evidence is missing, altered or in another format, the model is asked (and paid) again.
+    An answer that an earlier release encrypted raises EncryptedEvidenceError: that release can still use
+    it.
+    """
 
     def __init__(self, audit: AuditStore, evidence: EvidenceStore) -> None:
         self._audit = audit
@@ -37,16 +40,16 @@ class AuditJournal:
         self._transitions: OrderedDict[Scope, _Answers] = OrderedDict()
 
     def take(self, scope: Scope, attempt: int, key: str) -> Found | None:
-        """An answer to this request in an earlier run of this attempt; each once in a run."""
+        """Return an answer to this request from an earlier run of this attempt, once per run; or None."""
         with self._lock:
             answers = self._transitions.pop(scope, None) or _Answers()
             self._transitions[scope] = answers
             if len(self._transitions) > MAX_SCOPES_HELD:
                 self._transitions.popitem(last=False)
-            for stored in self._audit.events(scope.fix_id, kinds=_KINDS, after=answers.read):
-                if stored.scope == scope:
-                    answers.fold(stored)
-                answers.read = stored.seq
+            for stored_event in self._audit.events(scope.fix_id, kinds=_KINDS, after=answers.read):
+                if stored_event.scope == scope:
+                    answers.fold(stored_event)
+                answers.read = stored_event.seq
             while (event := answers.take(attempt, key)) is not None:
                 answer = self._kept(event)
                 if answer is not None:
@@ -65,7 +68,7 @@ class AuditJournal:
 
 
 class _Answers:
-    """The attempt in hand: what its runs were answered, and what of it this run may still be given."""
+    """The current attempt's answers: those of its earlier runs, and those that this run may still reuse."""
 
     def __init__(self) -> None:
         self.read = 0
@@ -74,15 +77,15 @@ class _Answers:
         self._answered: list[tuple[str, ModelAnswered]] = []
         self._offered: dict[str, deque[ModelAnswered]] = {}
 
-    def fold(self, stored: StoredEvent) -> None:
-        match stored.payload:
+    def fold(self, stored_event: StoredEvent) -> None:
+        match stored_event.payload:
             case AttemptStarted(attempt=attempt):
                 if attempt != self._attempt:
                     self._attempt, self._answered = attempt, []
                 self._asked = {}
                 self._offered = {}
-                for asked, event in self._answered:
-                    self._offered.setdefault(asked, deque()).append(event)
+                for request_key, event in self._answered:
+                    self._offered.setdefault(request_key, deque()).append(event)
             case ModelCalled() as called:
                 self._asked[called.call_type, called.call] = called.request_key
             case ModelAnswered() as answered:
@@ -91,6 +94,6 @@ class _Answers:
                     self._answered.append((key, answered))
 
     def take(self, attempt: int, key: str) -> ModelAnswered | None:
-        """The next one, taken away."""
+        """Return the next answer and remove it, or None."""
         waiting = self._offered.get(key) if attempt == self._attempt else None
         return waiting.popleft() if waiting else None

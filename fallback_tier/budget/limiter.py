@@ -1,4 +1,4 @@
-"""What a provider allows in a minute, shared by all who ask it: the port, and a model that keeps to it.
+"""A provider's limits per minute, shared by all its callers: the port, and a model that keeps to it.
 
 A single fix has none. A fleet passes one whose state its workers share
 (``fallback_tier.fleet.store_limiter``).
@@ -12,33 +12,33 @@ from fallback_tier.budget.prices import tokens_at_most
 from fallback_tier.errors import ModelError
 from fallback_tier.ports import LanguageModel, ModelAnswer, ModelRequest, Usage
 
-#: How often in a row a request is sent again to a provider that has no room. The limiter decides how long
-#: everybody waits in between; the SDK's own quick retries are inside each.
+#: How often in a row a request is repeated if the provider is overloaded. The limiter decides how long all
+#: callers wait in between; each try includes the SDK's own quick retries.
 MAX_OVERLOADS = 6
 
 _NO_ROOM = frozenset({ModelFailureKind.OVERLOADED, ModelFailureKind.RATE_LIMITED})
 
 
 class CallLimiter(Protocol):
-    """Requests and tokens a minute. Threads and processes may share it."""
+    """Requests and tokens per minute. Threads and processes may share it."""
 
     def take(self, tokens: int) -> None:
-        """Wait until one request of at most this many tokens may be sent. Raises ModelError (withheld)
-        where that takes too long, FallbackError where nobody knows."""
+        """Wait until one request of at most this many tokens may be sent. Raises ModelError (withheld) if
+        that takes too long, FallbackError if the state is unavailable."""
         ...
 
     def settle(self, reserved: int, used: int) -> None:
-        """It has ended: what was not used may be used by others. Never raises: what is not given back
-        comes back by itself within minutes."""
+        """Report the end of a request: others may use the unused tokens. Never raises: tokens that are not
+        released become available within minutes."""
         ...
 
     def overloaded(self) -> None:
-        """The provider has no room: all who share this wait. Never raises."""
+        """Report that the provider is overloaded: all who share this wait. Never raises."""
         ...
 
 
 class LimitedModel:
-    """Implements LanguageModel by another one, behind a limiter. Waiting is part of a call's time."""
+    """A LanguageModel that wraps another one with a limiter. Waiting counts as part of a call's time."""
 
     def __init__(self, model: LanguageModel, limiter: CallLimiter) -> None:
         self._asked = model
@@ -46,31 +46,32 @@ class LimitedModel:
 
     @property
     def model(self) -> str:
-        """The other's."""
+        """The wrapped model's name."""
         return self._asked.model
 
     @property
     def provenance(self) -> Provenance:
-        """The other's."""
+        """The wrapped model's provenance."""
         return self._asked.provenance
 
     def close(self) -> None:
-        """The other is closed."""
+        """Close the wrapped model."""
         self._asked.close()
 
     def ask(self, request: ModelRequest) -> Generator[str, None, ModelAnswer]:
-        """As the other one asks; sent again where the provider had no room and no word was heard."""
-        most = tokens_at_most(request)
+        """Ask the wrapped model; repeat the request if the provider was overloaded before any text
+        arrived."""
+        max_tokens = tokens_at_most(request)
         overloads = 0
         while True:
-            self._limiter.take(most)
-            used, heard = most, False  # of a call that breaks off nobody knows what it used
+            self._limiter.take(max_tokens)
+            used, has_text = max_tokens, False  # the usage of a call that breaks off is unknown
             try:
                 asking = self._asked.ask(request)
                 try:
                     while True:
                         piece = next(asking)
-                        heard = True
+                        has_text = True
                         yield piece
                 except StopIteration as end:
                     answer: ModelAnswer = end.value
@@ -79,19 +80,19 @@ class LimitedModel:
                 finally:
                     asking.close()
             except ModelError as error:
-                used = most if error.failure.may_be_billed else 0
+                used = max_tokens if error.failure.may_be_billed else 0
                 if error.failure not in _NO_ROOM:
                     raise
                 self._limiter.overloaded()
                 overloads += 1
-                if heard or overloads > MAX_OVERLOADS:
+                if has_text or overloads > MAX_OVERLOADS:
                     raise
             finally:
-                self._limiter.settle(most, used)
+                self._limiter.settle(max_tokens, used)
 
 
 def tokens_of(usage: Usage) -> int:
-    """All tokens of a call, cached ones too: providers count them differently, and none counts more."""
+    """Return all tokens of a call, also cached ones: providers count them differently, none counts more."""
     return (
         usage.input_tokens
         + usage.output_tokens

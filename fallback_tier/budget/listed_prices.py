@@ -1,7 +1,7 @@
 """List prices of models that our own table does not name, from the package genai-prices (MIT).
 
-Its data comes with the package: nothing is asked over the network, and it is as old as the release that is
-installed. It is loaded (200 ms) only for a model that neither our table nor the user has a price for.
+Its data is part of the package: there is no network access, and the data is as old as the installed
+release. It is loaded (200 ms) only for a model that has a price neither in our table nor from the user.
 """
 
 from decimal import Decimal
@@ -10,12 +10,12 @@ from fallback_tier.ports import Usage
 
 _PACKAGE = "genai-prices"
 
-#: The release in requirements.lock, and the day on which it was published: the package holds no date.
+#: The release in requirements.lock, and the day of its publication: the package contains no date.
 LOCKED_RELEASE = ("0.2.3", "2026-11-10")
 
 
 def listed_prices_as_of() -> str:
-    """Which release the prices are of, with its day where it is the locked one."""
+    """Return the release of the prices, with its day if it is the locked one."""
     from importlib.metadata import version
 
     installed = version(_PACKAGE)
@@ -24,9 +24,12 @@ def listed_prices_as_of() -> str:
 
 
 def listed_cost(model: str, usage: Usage) -> Decimal | None:
-    """Return the dollars of one call at its maker's list price today; None if none is listed for both
-    directions. Cache writes cost the dearer of their own and the input price: what is booked before a call
-    is never too little."""
+    """Return the dollars of one call at its provider's list price today, or None if there is no list price
+    for both directions.
+
+    Cache writes cost the higher of their own and the input price, so that the charge before a call is never
+    too low.
+    """
     from genai_prices import Usage as Counted
     from genai_prices import calc_price
 
@@ -34,16 +37,19 @@ def listed_cost(model: str, usage: Usage) -> Decimal | None:
     dollars = []
     for cache_write_tokens in (0, usage.cache_write_tokens):
         counted = Counted(
-            input_tokens=prompt_tokens,  # cached ones are part of it there
+            input_tokens=prompt_tokens,  # includes cached ones there
             cache_read_tokens=usage.cache_read_tokens,
             cache_write_tokens=cache_write_tokens,
             output_tokens=usage.output_tokens,
         )
         try:
-            found = calc_price(counted, model)
+            calculation = calc_price(counted, model)
         except LookupError:
             return None
-        if found.model_price.input_mtok is None or found.model_price.output_mtok is None:
-            return None  # no price is not a price of nothing
-        dollars.append(found.total_price)
+        if (
+            calculation.model_price.input_mtok is None
+            or calculation.model_price.output_mtok is None
+        ):
+            return None  # no price does not mean free
+        dollars.append(calculation.total_price)
     return max(dollars)

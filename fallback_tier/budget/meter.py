@@ -1,6 +1,6 @@
-"""Caps on what model calls may use. ``fallback_tier.budget.audited`` keeps them.
+"""Caps on the usage of model calls. ``fallback_tier.budget.audited`` enforces them.
 
-A configuration has caps; a fix by recipe does not import what counts them.
+A configuration has caps; a fix by recipe does not import the code that counts usage.
 """
 
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ class BudgetLimits(Frozen):
     tokens_per_day: _Tokens | None = Field(default=None, description="for all fixes of a UTC day")
 
     def caps(self) -> Iterator[tuple[BudgetLimit, str]]:
-        """The caps that there are, as they are written."""
+        """Yield the caps that are set, as text."""
         for limit in BudgetLimit:
             cap = getattr(self, limit.value)
             if cap is not None:
@@ -48,27 +48,27 @@ class BudgetLimits(Frozen):
 
     @property
     def in_dollars(self) -> bool:
-        """A cap is in dollars: it needs the price of every model that is asked."""
+        """Whether a cap is in dollars: then the price of every model must be known."""
         return any(is_dollars(limit) for limit, _ in self.caps())
 
 
 def is_dollars(limit: BudgetLimit) -> bool:
-    """The cap is in estimated dollars, not in tokens."""
+    """Return whether the cap is in estimated dollars, not in tokens."""
     return limit in _DOLLARS
 
 
 def is_of_a_day(limit: BudgetLimit) -> bool:
-    """The cap is on all fixes of a UTC day, not on one fix."""
+    """Return whether the cap is on all fixes of a UTC day, not on one fix."""
     return limit in _OF_A_DAY
 
 
 def amount(limit: BudgetLimit, value: str) -> str:
-    """An amount as a sentence has it."""
+    """Return an amount for a sentence."""
     return f"${value}" if is_dollars(limit) else f"{int(value):,} tokens"
 
 
 def in_words(limit: BudgetLimit, *, cap: str, used: str, wanted: str) -> str:
-    """What was reached, as a sentence."""
+    """Return the reached cap as a sentence."""
     span = "today (UTC)" if is_of_a_day(limit) else "of this fix"
     needs = f"may use {amount(limit, wanted)}" if wanted else "has no known price"
     return (
@@ -78,16 +78,16 @@ def in_words(limit: BudgetLimit, *, cap: str, used: str, wanted: str) -> str:
 
 
 def reached_in_words(reached: BudgetReached) -> str:
-    """The same of an event."""
+    """Return the same for an event."""
     return in_words(reached.limit, cap=reached.cap, used=reached.used, wanted=reached.wanted)
 
 
 def how_to_go_on(reached: BudgetReached, fix_id: str) -> str:
     """Return the question to a person: the commands that raise the cap and continue."""
-    option, least = CAP_OPTIONS[reached.limit], least_cap(reached)
+    option, lowest_cap = CAP_OPTIONS[reached.limit], least_cap(reached)
     raising, resuming = raising_command(reached, fix_id), f"fallback-tier resume {fix_id}"
     if is_of_a_day(reached.limit):
-        return f"Go on tomorrow, or with {option} {least} or more? `{raising}`, then `{resuming}`."
+        return f"Go on tomorrow, or with {option} {lowest_cap} or more? `{raising}`, then `{resuming}`."
     return f"Go on? `{raising}` (or more), then `{resuming}`."
 
 
@@ -100,14 +100,14 @@ def raising_command(reached: BudgetReached, fix_id: str) -> str:
 
 
 def least_cap(reached: BudgetReached) -> str:
-    """Return the lowest cap under which the next call fits; N if its price is not known."""
+    """Return the lowest cap under which the next call fits, or N if its price is unknown."""
     if not reached.wanted:
         return "N"
     return f"{Decimal(reached.used) + Decimal(reached.wanted):f}"
 
 
-class OverBudget(FallbackError):  # noqa: N818 (control flow, not a fault)
-    """The next call would pass a cap. ``wanted`` is empty where its price is not known."""
+class OverBudget(FallbackError):  # noqa: N818 (control flow, not an error)
+    """Raised if the next call would exceed a cap. ``wanted`` is empty if its price is unknown."""
 
     code = "over_budget"
 

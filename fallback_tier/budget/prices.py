@@ -1,8 +1,8 @@
-"""What a model call costs: an *estimate* from a dated table of list prices.
+"""The cost of a model call: an *estimate* from a dated table of list prices.
 
-Dollars per million tokens, standard tier, five-minute cache writes, no batch or volume discount, no
-tax. The server's bill is the truth: check this table against the provider's pricing page (Claude
-platform documentation, "Pricing") before you rely on a figure.
+Dollars per million tokens, standard tier, five-minute cache writes, no batch or volume discount, no tax.
+Only the server's bill is exact: check this table against the provider's pricing page (Claude platform
+documentation, "Pricing") before you rely on a figure.
 """
 
 import json
@@ -19,19 +19,19 @@ PRICES_AS_OF = "2026-10-10"
 
 _MILLION = Decimal(1_000_000)
 
-#: Estimates are rounded up to this, so that a sum never understates, and print without an exponent.
+#: Estimates are rounded up to this unit, so that a sum never understates, and print without an exponent.
 _MICRODOLLAR = Decimal("0.000001")
 
-#: A cache write costs this much of an input token (five-minute lifetime).
+#: The price of a cache write, relative to an input token (five-minute lifetime).
 _CACHE_WRITE = Decimal("1.25")
 
-#: Above this many prompt tokens (cache reads and writes counted) a banded price applies.
+#: Above this many prompt tokens (including cache reads and writes) a banded price applies.
 _LONG_PROMPT_TOKENS = 100_000
 
 
 class Price(NamedTuple):
-    """Dollars per million tokens. ``cache_read`` is a share of ``input``, ``long_prompt`` a factor
-    on everything for prompts above 100,000 tokens."""
+    """Dollars per million tokens. ``cache_read`` is a share of ``input``, ``long_prompt`` a factor on
+    everything for prompts above 100,000 tokens."""
 
     input: Decimal
     output: Decimal
@@ -43,7 +43,7 @@ def _price(input_: str, output: str, *, cache_read: str = "0.1", long_prompt: st
     return Price(Decimal(input_), Decimal(output), Decimal(cache_read), Decimal(long_prompt))
 
 
-#: By family; ``_family`` says what belongs to one.
+#: Prices by family; ``_is_of`` decides whether a model belongs to one.
 PRICES: dict[str, Price] = {
     "claude-fable-5-1": _price("10", "50", cache_read="0.025"),
     "claude-mythos-5-1": _price("10", "50", cache_read="0.025"),
@@ -70,8 +70,8 @@ PRICES: dict[str, Price] = {
     "claude-3-5-haiku": _price("0.80", "4"),
 }
 
-#: A family's name, then nothing or a snapshot: its date or ``latest``. Not another version number:
-#: an unpublished claude-opus-5-9 must not be billed as claude-opus-5.
+#: The rest of a model's name after the family's: nothing or a snapshot, its date or ``latest``. Not another
+#: version number: an unpublished claude-opus-5-9 must not be billed as claude-opus-5.
 _SNAPSHOT = re.compile(r"(?:[-@][0-9]{8}|-latest)?")
 
 _PRICE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?):([0-9]{1,6}(?:\.[0-9]{1,6})?)")
@@ -79,22 +79,22 @@ _PRICE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?):([0-9]{1,6}(?:\.[0-9]{1,6})?
 
 @dataclass(frozen=True)
 class Prices:
-    """The dated table; what its user says that a model costs which is not in it (``other``); for a model of
-    which neither says anything, ``listed`` (``listed_prices.listed_cost``)."""
+    """The dated table; the user's price for a model that is not in it (``other``); ``listed`` for a model
+    without either (``listed_prices.listed_cost``)."""
 
     other: Price | None = None
     listed: Callable[[str, Usage], Decimal | None] | None = None
 
     def of(self, model: str) -> Price | None:
-        """The price of a model in the table or from its user; None: neither says one."""
+        """Return the price of a model in the table or from its user, or None if neither has one."""
         return next((PRICES[family] for family in PRICES if _is_of(model, family)), self.other)
 
     def knows(self, model: str) -> bool:
-        """Can the calls of a model be priced?"""
+        """Return whether the calls of a model can be priced."""
         return self.cost(model, Usage()) is not None
 
     def cost(self, model: str, usage: Usage) -> Decimal | None:
-        """Estimated dollars of one call, up to a microdollar; None where the price is not known."""
+        """Return the estimated dollars of one call, rounded up to a microdollar; None: unknown price."""
         price = self.of(model)
         if price is None:
             dollars = None if self.listed is None else self.listed(model, usage)
@@ -111,11 +111,11 @@ class Prices:
 
 
 def read_price(text: str) -> Price:
-    """``IN:OUT``, dollars per million tokens. Raises ValueError."""
-    parts = _PRICE.fullmatch(text)
-    if parts is None:
+    """Return the price in ``IN:OUT``, dollars per million tokens. Raises ValueError."""
+    match = _PRICE.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text!r} is not IN:OUT, dollars per million tokens (0.5:2.50)")
-    return _price(parts[1], parts[2])
+    return _price(match[1], match[2])
 
 
 def _rounded(dollars: Decimal) -> Decimal:
@@ -126,19 +126,19 @@ def _is_of(model: str, family: str) -> bool:
     return model.startswith(family) and bool(_SNAPSHOT.fullmatch(model[len(family) :]))
 
 
-#: UTF-8 bytes that a token has at least. The tokenizers in use are byte-level: none makes two tokens of
-#: one byte. Prose and code have 3 to 4 bytes a token, but what is in a prompt is not ours to choose: a
-#: text of rare characters comes near to 1, and a cap that such a text could pass would be none. What is
-#: booked too much is given back when the server has reported.
+#: The minimum of UTF-8 bytes per token. The tokenizers in use are byte-level: none makes two tokens of one
+#: byte. Prose and code have 3 to 4 bytes per token, but the content of a prompt is not ours: a text of rare
+#: characters comes near to 1, and a cap that such a text could pass would not be a cap. The excess is
+#: released when the server has reported its usage.
 BYTES_PER_TOKEN = 1
 
-#: Tokens that a server adds by itself: turns, and what it says where it enforces a schema (the
-#: provider documents up to about 700 for tools).
+#: Tokens that a server adds itself: turns, and its text if it enforces a schema (the provider documents up
+#: to about 700 for tools).
 OVERHEAD_TOKENS = 1_024
 
 
 def input_tokens_at_most(request: ModelRequest) -> int:
-    """A bound on what the server reads."""
+    """Return an upper bound on the tokens that the server reads."""
     size = len(request.text.encode("utf-8", "surrogatepass"))
     if request.answer_schema is not None:
         size += len(json.dumps(request.answer_schema).encode())
@@ -146,5 +146,5 @@ def input_tokens_at_most(request: ModelRequest) -> int:
 
 
 def tokens_at_most(request: ModelRequest) -> int:
-    """A bound on what it reads and writes."""
+    """Return an upper bound on the tokens that the server reads and writes."""
     return input_tokens_at_most(request) + request.max_output_tokens

@@ -1,7 +1,7 @@
-"""What the audit trail says was used: by one fix, or by all of them since a moment.
+"""The usage that the audit trail records: of one fix, or of all fixes since a moment.
 
-Each call counts at what the server reported; a call without an end (in flight, or its process died)
-at its pre-charge; one that failed at nothing, unless the server may have worked for it.
+Each call counts with the usage that the server reported; a call without an end (in flight, or its process
+died) with its pre-charge; a failed one with nothing, unless the server may have worked for it.
 """
 
 from dataclasses import KW_ONLY, dataclass, field
@@ -18,7 +18,7 @@ from fallback_tier.ports import Usage
 
 
 class CallCeiling:
-    """Author calls of one attempt: repair, strict regeneration and repeat share it (ADR-0014)."""
+    """The limit of author calls of one attempt, shared by repair, regeneration and repeat (ADR-0014)."""
 
     def __init__(self, limit: int = MAX_AUTHOR_CALLS) -> None:
         self.limit = limit
@@ -26,11 +26,11 @@ class CallCeiling:
 
     @property
     def left(self) -> int:
-        """Calls that may still be made."""
+        """The number of calls that may still be made."""
         return self.limit - self.taken
 
     def take(self) -> int | None:
-        """The number of the next call (from 1), or None when the ceiling is reached."""
+        """Return the number of the next call (from 1), or None if the ceiling is reached."""
         if not self.left:
             return None
         self.taken += 1
@@ -44,7 +44,7 @@ class UsageLedger:
         self._calls: dict[CallType, list[tuple[Usage, Decimal | None]]] = {}
 
     def record(self, call_type: CallType, usage: Usage, cost: Decimal | None) -> None:
-        """Book one answered call: the tokens that the server reported, and what they cost."""
+        """Book one answered call: the tokens that the server reported, and their cost."""
         self._calls.setdefault(call_type, []).append((usage, cost))
 
     def totals(self) -> tuple[CallUsage, ...]:
@@ -70,21 +70,22 @@ def _total(call_type: CallType, calls: list[tuple[Usage, Decimal | None]]) -> Ca
     )
 
 
-#: What a tally reads. AnswerReused is not among them: what is found again costs nothing.
+#: The events that a tally reads. AnswerReused is not among them: a reused answer costs nothing.
 KINDS = frozenset({"ModelCalled", "ModelAnswered", "ModelFailed", "BudgetRaised"})
 
 _MILLION = 1_000_000
 
 
 class Amount(NamedTuple):
-    """Tokens, and estimated dollars in millionths; None: the price is not known."""
+    """Tokens, and estimated dollars in millionths; None: the price is unknown."""
 
     tokens: int
     microdollars: int | None
 
     @classmethod
     def of_charge(cls, charge: Charge | None) -> Self:
-        """A pre-charge. Calls of before schema version 4 have none, and count nothing until they end."""
+        """Return the amount of a pre-charge. Calls from before schema version 4 have none, and count
+        nothing until they end."""
         if charge is None:
             return cls(0, 0)
         cost = charge.cost_usd_estimate
@@ -92,7 +93,7 @@ class Amount(NamedTuple):
 
 
 class _Key(NamedTuple):
-    """Which call an end belongs to: the last one of this name, where an attempt was resumed."""
+    """The call that an end belongs to: the last one with this key, if an attempt was resumed."""
 
     scope: Scope
     attempt: int
@@ -102,7 +103,7 @@ class _Key(NamedTuple):
 
 @dataclass
 class Booked:
-    """One call at its current amount. ``day``: when it was announced (UTC); ``reported`` False: its
+    """One call with its current amount. ``day``: when it was announced (UTC); ``reported`` False: its
     pre-charge counts."""
 
     seq: int
@@ -115,7 +116,7 @@ class Booked:
 
 @dataclass(eq=False)
 class Tally:
-    """Calls in chain order, read once and then only what is new. Not safe to share between threads."""
+    """Calls in chain order; each refresh reads only new events. Not safe to share between threads."""
 
     audit: AuditReader
     prices: Prices
@@ -128,15 +129,15 @@ class Tally:
     raised: tuple[BudgetRaised, ...] = field(default=(), init=False)
 
     def refresh(self) -> None:
-        """Read what was recorded since the last time."""
+        """Read the events recorded since the last refresh."""
         since = None if self._read else self.since
-        found = self.audit.events(self.fix_id, kinds=KINDS, since=since, after=self._read)
-        for stored in found:
-            self._fold(stored)
-            self._read = stored.seq
+        events = self.audit.events(self.fix_id, kinds=KINDS, since=since, after=self._read)
+        for event in events:
+            self._fold(event)
+            self._read = event.seq
 
     def used(self, *, before: int | None = None) -> Amount:
-        """What the calls before number ``before`` count. Calls of unknown price count no dollars."""
+        """Return the total of the calls before number ``before``; unknown prices count no dollars."""
         counted = [booked.amount for booked in self.calls if before is None or booked.seq < before]
         return Amount(
             sum(amount.tokens for amount in counted),
@@ -144,32 +145,32 @@ class Tally:
         )
 
     def last(self, scope: Scope) -> Booked:
-        """The latest call of a scope. Raises LookupError where there is none."""
+        """Return the latest call of a scope. Raises LookupError if there is none."""
         for booked in reversed(self.calls):
             if booked.scope == scope:
                 return booked
         raise LookupError(f"no call of {scope} is on record")
 
-    def _fold(self, stored: StoredEvent) -> None:
-        match stored.payload:
+    def _fold(self, event: StoredEvent) -> None:
+        match event.payload:
             case ModelCalled() as called:
                 booked = Booked(
-                    stored.seq,
-                    stored.scope,
-                    stored.recorded_at[:10],
+                    event.seq,
+                    event.scope,
+                    event.recorded_at[:10],
                     called.model,
                     Amount.of_charge(called.reserved),
                 )
                 self.calls.append(booked)
-                self._open[_key(stored.scope, called)] = booked
+                self._open[_key(event.scope, called)] = booked
             case ModelAnswered() as answered:
-                # No such call: it was announced before the moment that this tally begins with.
-                ended = self._open.pop(_key(stored.scope, answered), None)
+                # There is no such call if it was announced before the moment that this tally begins with.
+                ended = self._open.pop(_key(event.scope, answered), None)
                 if ended is not None:
                     ended.amount = self._reported(answered, ended.model)
                     ended.reported = True
             case ModelFailed() as failed:
-                ended = self._open.pop(_key(stored.scope, failed), None)
+                ended = self._open.pop(_key(event.scope, failed), None)
                 billed = failed.failure is None or failed.failure.may_be_billed
                 if ended is not None and not billed:
                     ended.amount = Amount(0, 0)
@@ -179,19 +180,19 @@ class Tally:
 
     def _reported(self, answered: ModelAnswered, model: str) -> Amount:
         usage, cost = usage_of(answered), answered.cost_usd_estimate
-        known = self.prices.cost(model, usage) if cost is None else Decimal(cost)
+        dollars = self.prices.cost(model, usage) if cost is None else Decimal(cost)
         tokens = (
             usage.input_tokens
             + usage.output_tokens
             + usage.cache_read_tokens
             + usage.cache_write_tokens
         )
-        return Amount(tokens, None if known is None else microdollars(known))
+        return Amount(tokens, None if dollars is None else microdollars(dollars))
 
 
 def usage_of(answered: ModelAnswered) -> Usage:
-    """The tokens that the server reported."""
-    return Usage.model_construct(  # as recorded: by whatever version of this program
+    """Return the tokens that the server reported."""
+    return Usage.model_construct(  # as recorded, by any version of this program
         input_tokens=answered.input_tokens,
         output_tokens=answered.output_tokens,
         cache_read_tokens=answered.cache_read_tokens,
@@ -200,12 +201,12 @@ def usage_of(answered: ModelAnswered) -> Usage:
 
 
 def microdollars(dollars: str | Decimal) -> int:
-    """Millionths of a dollar, the smallest amount that a price comes to."""
+    """Return millionths of a dollar, the smallest amount of a price."""
     return int(Decimal(dollars) * _MILLION)
 
 
 def in_dollars(micro: int) -> str:
-    """As a decimal string, without an exponent."""
+    """Return the amount as a decimal string, without an exponent."""
     return f"{Decimal(micro) / _MILLION:f}"
 
 
@@ -217,9 +218,9 @@ def spent(audit: AuditReader, scope: Scope) -> tuple[tuple[CallUsage, ...], Char
     """Return the usage of a gate transition's calls, and the pre-charges of calls without a report. A
     reused answer counts once, at the attempt that paid for it."""
     ledger = UsageLedger()
-    for stored in audit.events(scope.fix_id, kinds=frozenset({"ModelAnswered"})):
-        event = stored.payload
-        if stored.scope == scope and isinstance(event, ModelAnswered):
+    for stored_event in audit.events(scope.fix_id, kinds=frozenset({"ModelAnswered"})):
+        event = stored_event.payload
+        if stored_event.scope == scope and isinstance(event, ModelAnswered):
             cost = event.cost_usd_estimate
             ledger.record(event.call_type, usage_of(event), None if cost is None else Decimal(cost))
     return ledger.totals(), _unreported(audit, scope)
@@ -228,7 +229,9 @@ def spent(audit: AuditReader, scope: Scope) -> tuple[tuple[CallUsage, ...], Char
 def _unreported(audit: AuditReader, scope: Scope) -> Charge | None:
     tally = Tally(audit, Prices(), fix_id=scope.fix_id)
     tally.refresh()
-    open_calls = [b.amount for b in tally.calls if b.scope == scope and not b.reported]
+    open_calls = [
+        booked.amount for booked in tally.calls if booked.scope == scope and not booked.reported
+    ]
     if not open_calls:
         return None
     costs = [amount.microdollars for amount in open_calls if amount.microdollars is not None]

@@ -1,1 +1,1 @@
-"""Folders, trees of files and locks of ours."""
+"""Our folders, trees of files and locks."""

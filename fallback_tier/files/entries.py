@@ -1,8 +1,8 @@
-"""Folders by key, in one place: each made once, used by many runs at a time, removed while none uses it.
+"""Cached folders by key: each created once, used by many runs at once, removed when no run uses it.
 
-A key has two locks, and both die with whoever holds them. Its *turn* is had by one at a time, who looks
-whether the entry is whole and makes it where it is not. Its *use* is shared by all who use it. A key is
-removed by whoever has both alone.
+A key has two locks, and both are released when their holder ends. The *turn* is exclusive: its holder
+checks whether the entry is complete, and creates it if not. The *use* is shared by all users. To remove a
+key, a process needs both exclusively.
 """
 
 import math
@@ -17,22 +17,24 @@ from typing import BinaryIO
 from fallback_tier.files.folders import remove_tree, size_of
 from fallback_tier.files.locks import hold, try_hold
 
-#: In an entry: written when it is whole; changed at each use, so that its time says when that was.
+#: The file of an entry that is written when it is complete, and touched at each use: its time is the last
+#: use.
 MARK = "whole"
 
-#: In an entry: its size in bytes when it was made.
+#: The file with an entry's size in bytes when it was created.
 _SIZE = "bytes"
 
-#: What is being made, or was set aside, beside what is whole. Of a dead run: it is removed.
+#: Endings of folders that are being made or were set aside, next to complete ones. Those of a dead run are
+#: removed.
 _PART, _GONE = ".part", ".gone"
 
-#: As long as somebody may make an entry: some clients are asked for one package after the other.
+#: The longest time to make an entry: some clients install one package after the other.
 MAX_WAIT_S = 3600.0
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One folder that is kept."""
+    """A complete entry."""
 
     key: str
     place: Path
@@ -41,13 +43,13 @@ class Entry:
 
 
 def say_nothing(_what: str) -> None:
-    """Nobody listens."""
+    """Ignore a message."""
 
 
 @dataclass(frozen=True)
 class Entries:
-    """The entries of one folder. ``what``: one of them, in messages to ``report``. The last used ``most``
-    entries and ``most_bytes`` are kept, and those in use."""
+    """The entries of one folder. ``what``: the name of an entry in messages to ``report``. The last used
+    ``most`` entries and ``most_bytes`` are kept, and those in use."""
 
     folder: Path
     what: str
@@ -58,7 +60,7 @@ class Entries:
 
     @contextmanager
     def turn(self, key: str) -> Iterator[Path]:
-        """Hold an entry's place, complete or absent, exclusively. Raises OSError if the folder isn't
+        """Hold an entry's path, complete or absent, exclusively. Raises OSError if the folder isn't
         writable, ToolFailedError if others take too long."""
         self.folder.mkdir(parents=True, exist_ok=True)
 
@@ -69,20 +71,20 @@ class Entries:
             yield self.folder / key
 
     def use(self, key: str) -> BinaryIO:
-        """Take it, in its turn: nobody removes it until the file is closed."""
+        """Start to use an entry, in its turn: it is not removed until the file is closed."""
         os.utime(self.folder / key / MARK)
         return hold(self._use_of(key), shared=True)
 
     @contextmanager
     def made(self, key: str) -> Iterator[Path]:
-        """A folder to make the entry in, in its turn; it stands in its place once all went well."""
+        """Yield a folder to make the entry in, in its turn; it becomes the entry if there was no error."""
         with self.part(key) as part:
             yield part
             self.put(part, key)
 
     @contextmanager
     def part(self, key: str) -> Iterator[Path]:
-        """Yield a folder to make something in, in the key's turn. It is removed if it was not ``put``."""
+        """Yield a temporary folder, in the key's turn. It is removed unless it was ``put``."""
         for half in self.folder.glob(f"{key}.*{_PART}"):  # of a run that was killed in this turn
             remove_tree(half)
         part = self.folder / f"{key}.{secrets.token_hex(4)}{_PART}"
@@ -99,21 +101,21 @@ class Entries:
         self._replace(self.folder / key, part)
 
     def all(self) -> list[Entry]:
-        """What is kept, the last used first. Nothing is locked: some of it may just go."""
-        found = []
+        """Return the complete entries, the last used first. Nothing is locked, so entries may disappear."""
+        entries = []
         for mark in self.folder.glob(f"*/{MARK}"):
             if mark.parent.suffix not in {_PART, _GONE}:
                 with suppress(FileNotFoundError):
-                    found.append(_entry(mark))
-        return sorted(found, key=lambda entry: entry.last_used, reverse=True)
+                    entries.append(_entry(mark))
+        return sorted(entries, key=lambda entry: entry.last_used, reverse=True)
 
     def tidy(self) -> None:
-        """Remove what dead runs left, and what is too much."""
-        for place in self.folder.glob("*.*"):
-            if place.suffix in {_PART, _GONE}:
-                with self._alone(place.name.partition(".")[0]) as alone:
-                    if alone:
-                        remove_tree(place)
+        """Remove the leftovers of dead runs, and entries beyond the limits."""
+        for folder in self.folder.glob("*.*"):
+            if folder.suffix in {_PART, _GONE}:
+                with self._alone(folder.name.partition(".")[0]) as is_exclusive:
+                    if is_exclusive:
+                        remove_tree(folder)
         size = 0
         for number, entry in enumerate(self.all()):
             size += entry.size
@@ -121,38 +123,38 @@ class Entries:
                 size -= entry.size
 
     def remove(self, key: str) -> bool:
-        """Remove an entry; False where it is in use."""
-        with self._alone(key) as alone:
-            if alone and (place := self.folder / key).exists():
-                remove_tree(_set_aside(place))
-            return alone
+        """Remove an entry. Return False if it is in use."""
+        with self._alone(key) as is_exclusive:
+            if is_exclusive and (folder := self.folder / key).exists():
+                remove_tree(_set_aside(folder))
+            return is_exclusive
 
     def in_use(self, key: str) -> bool:
-        """Does a run have it, now?"""
-        with self._alone(key) as alone:
-            return not alone
+        """Return whether a run uses the entry now."""
+        with self._alone(key) as is_exclusive:
+            return not is_exclusive
 
-    def _replace(self, place: Path, part: Path) -> None:
-        """Who still uses what stood there keeps its files until the next tidying."""
-        gone = _set_aside(place) if place.exists() else None
-        part.rename(place)
-        if gone is not None:
-            use = try_hold(self._use_of(place.name))
+    def _replace(self, folder: Path, part: Path) -> None:
+        """Replace an entry. Runs that still use the old one keep its files until the next tidying."""
+        old_folder = _set_aside(folder) if folder.exists() else None
+        part.rename(folder)
+        if old_folder is not None:
+            use = try_hold(self._use_of(folder.name))
             if use is not None:
                 with use:
-                    remove_tree(gone)
+                    remove_tree(old_folder)
 
     @contextmanager
     def _alone(self, key: str) -> Iterator[bool]:
-        """Is it ours alone, until the end? Its locks go where nothing of it is left."""
-        with ExitStack() as held:
+        """Yield whether the entry is exclusively ours until the end. Remove its locks if it is gone."""
+        with ExitStack() as exit_stack:
             locks = (self._turn_of(key), self._use_of(key))
             for lock in locks:
                 file = try_hold(lock)
                 if file is None:
                     yield False
                     return
-                held.enter_context(file)
+                exit_stack.enter_context(file)
             yield True
             if not (self.folder / key).exists():
                 for lock in locks:
@@ -165,15 +167,15 @@ class Entries:
         return self.folder / f"{key}.use"
 
 
-def _set_aside(place: Path) -> Path:
-    """Out of the way at once: removing takes its time, and may be ended in the middle."""
-    gone = place.with_name(f"{place.name}.{secrets.token_hex(4)}{_GONE}")
-    place.rename(gone)
-    return gone
+def _set_aside(folder: Path) -> Path:
+    """Rename a folder at once: removing takes time, and may be interrupted."""
+    renamed = folder.with_name(f"{folder.name}.{secrets.token_hex(4)}{_GONE}")
+    folder.rename(renamed)
+    return renamed
 
 
 def _entry(mark: Path) -> Entry:
-    place = mark.parent
-    size = place / _SIZE
-    bytes_ = int(size.read_text(encoding="ascii")) if size.exists() else size_of(place)
-    return Entry(place.name, place, bytes_, mark.stat().st_mtime)
+    folder = mark.parent
+    size = folder / _SIZE
+    bytes_ = int(size.read_text(encoding="ascii")) if size.exists() else size_of(folder)
+    return Entry(folder.name, folder, bytes_, mark.stat().st_mtime)

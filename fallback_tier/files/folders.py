@@ -1,5 +1,5 @@
-"""Folders of ours: where the user's are, written on a disk that may be full, removed whatever is in them,
-measured, and the run of the system they are of."""
+"""Our folders: the user's locations, writing on a disk that may be full, removal of any content, measuring,
+and the current boot of the system."""
 
 import os
 import secrets
@@ -17,8 +17,8 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def users_folder(kind: Literal["state", "config", "cache"]) -> Path:
-    """The user's own folder for ours, by the XDG base directories. Raises StateFolderError where the user
-    has no home."""
+    """Return the user's folder for this program, by the XDG base directories. Raises StateFolderError if
+    the user has no home."""
     import platformdirs
 
     find = {
@@ -28,7 +28,7 @@ def users_folder(kind: Literal["state", "config", "cache"]) -> Path:
     }
     try:
         return find[kind]("fallback-tier")
-    except RuntimeError as error:  # HOME is not set, and nobody knows this user
+    except RuntimeError as error:  # HOME is not set, and the system does not know this user
         raise StateFolderError(
             "There is no home folder: HOME is not set to an absolute path, and the system knows no other.",
             next_step=f"Set HOME, or XDG_{kind.upper()}_HOME, to one; --state-dir and --keys name folders"
@@ -39,8 +39,7 @@ def users_folder(kind: Literal["state", "config", "cache"]) -> Path:
 
 @contextmanager
 def writing_below(workspace: Path) -> Iterator[None]:
-    """Raises StateFolderError, which names the state folder, for the system's own errors of what is done
-    inside."""
+    """Convert the system's errors inside the block to StateFolderError, which names the state folder."""
     try:
         yield
     except OSError as error:
@@ -51,46 +50,47 @@ def writing_below(workspace: Path) -> Iterator[None]:
 
 
 def boot_id() -> str:
-    """Which run of the system this is; files are not synced, so what an earlier one wrote may be half."""
+    """Return an identifier of the system's current boot. Files are not synced, so a file of an earlier boot
+    may be incomplete."""
     return _BOOT_ID.read_text(encoding="ascii").strip() if _BOOT_ID.exists() else ""
 
 
-def remove_tree(place: Path) -> None:
-    """Remove a folder and all that is in it, whatever a command did to its modes, and however deep folders
-    lie in it. Idempotent. Raises OSError."""
-    if not place.exists():
+def remove_tree(folder: Path) -> None:
+    """Remove a folder with all content, whatever a command did to its modes, and however deeply folders are
+    nested. Idempotent. Raises OSError."""
+    if not folder.exists():
         return
     try:
-        make_removable(place)
-        shutil.rmtree(place)
-    except (OSError, RecursionError):  # deeper than a stack, or a path, or descriptors go
-        _remove_flat(place)
+        make_removable(folder)
+        shutil.rmtree(folder)
+    except (OSError, RecursionError):  # deeper than the limits of the stack, paths or descriptors
+        _remove_flat(folder)
 
 
 def make_removable(tree: Path) -> None:
-    """Give ourselves back the folders that a command made unreadable. Links are not followed."""
+    """Restore our access to folders that a command made unreadable. Links are not followed."""
     tree.chmod(stat.S_IMODE(tree.stat().st_mode) | stat.S_IRWXU)
     waiting = [os.fspath(tree)]
     while waiting:
         try:
             with os.scandir(waiting.pop()) as entries:
-                found = [
+                folders = [
                     (entry.path, entry.stat(follow_symlinks=False).st_mode)
                     for entry in entries
                     if entry.is_dir(follow_symlinks=False)
                 ]
-        except OSError:  # gone, or deeper than a path goes
+        except OSError:  # removed meanwhile, or deeper than the limit of paths
             continue
-        for path, mode in found:
+        for path, mode in folders:
             if mode & stat.S_IRWXU != stat.S_IRWXU:
                 Path(path).chmod(stat.S_IRWXU)
             waiting.append(path)
 
 
-def _remove_flat(place: Path) -> None:
-    """Each folder that is found is moved to the top before it is looked into: nothing is ever deep."""
+def _remove_flat(root: Path) -> None:
+    """Remove a folder. Each subfolder is moved to the top before it is read, so none is ever deep."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    top = os.open(place, flags)
+    top = os.open(root, flags)
     try:
         names = (f"{secrets.token_hex(8)}-{number}" for number in count())
         waiting = _emptied(top, top, names)
@@ -104,28 +104,28 @@ def _remove_flat(place: Path) -> None:
             os.rmdir(name, dir_fd=top)
     finally:
         os.close(top)
-    place.rmdir()
+    root.rmdir()
 
 
 def _emptied(folder: int, top: int, names: Iterator[str]) -> list[str]:
-    """Nothing is left in the folder. Where its folders are now, in ``top``."""
+    """Empty the folder, and return the new names of its subfolders in ``top``."""
     with os.scandir(folder) as entries:
-        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+        names_and_kinds = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     moved = []
-    for name, is_folder in found:
+    for name, is_folder in names_and_kinds:
         if not is_folder:
             os.unlink(name, dir_fd=folder)
             continue
-        os.chmod(name, stat.S_IRWXU, dir_fd=folder)  # what is moved must be ours to write
+        os.chmod(name, stat.S_IRWXU, dir_fd=folder)  # we need write permission on what is moved
         moved.append(next(names))
         os.rename(name, moved[-1], src_dir_fd=folder, dst_dir_fd=top)
     return moved
 
 
 def size_of(folder: Path) -> int:
-    """Bytes of all files below it. A file with several names counts at each."""
+    """Return the bytes of all files below a folder. A file with several names counts for each."""
     total = 0
-    for at, _, names in os.walk(folder):
+    for parent, _, names in os.walk(folder):
         for name in names:
-            total += os.lstat(os.path.join(at, name)).st_size  # noqa: PTH118 (as above)
+            total += os.lstat(os.path.join(parent, name)).st_size  # noqa: PTH118 (as above)
     return total

@@ -1,4 +1,4 @@
-"""Locks that end with their process, however it ends (flock(2)). The name may be removed while held."""
+"""Locks that are released when their process ends, in any way (flock(2)). Held names may be removed."""
 
 import fcntl
 import os
@@ -9,13 +9,13 @@ from typing import BinaryIO
 
 from fallback_tier.errors import ToolFailedError
 
-#: A lock that nobody has for longer than this is not worth a word.
+#: Waiting for a lock is reported after this time.
 _REPORTED_AFTER_S = 0.1
 
-#: What is done under a lock takes seconds; to remove a large tree that a dead run left, minutes.
+#: Work under a lock takes seconds; removing a large tree that a dead run left takes minutes.
 MAX_HELD_S = 600.0
 
-#: flock(2) itself knows no time limit.
+#: flock(2) itself has no time limit.
 _POLL_S = 0.02
 
 
@@ -26,20 +26,23 @@ def hold(
     waiting: Callable[[], None] = lambda: None,
     limit_s: float = MAX_HELD_S,
 ) -> BinaryIO:
-    """Wait for the lock; closing the file releases it. ``waiting`` is called once, if it takes time. Raises
-    OSError if the file can't be made, ToolFailedError after ``limit_s``."""
-    began, reported = time.monotonic(), False
-    how = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
+    """Wait for the lock, and return its file; closing the file releases it.
+
+    ``waiting`` is called once, if it takes time. Raises OSError if the file can't be created,
+    ToolFailedError after ``limit_s``.
+    """
+    started, is_reported = time.monotonic(), False
+    operation = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
     while True:
         try:
-            file = _locked(path, how)
+            file = _locked(path, operation)
         except BlockingIOError:
-            waited = time.monotonic() - began
+            waited = time.monotonic() - started
             if waited > limit_s:
                 raise _too_long(path, limit_s) from None
-            if waited > _REPORTED_AFTER_S and not reported:
+            if waited > _REPORTED_AFTER_S and not is_reported:
                 waiting()
-                reported = True
+                is_reported = True
             time.sleep(_POLL_S)
         else:
             if file is not None:
@@ -47,18 +50,18 @@ def hold(
 
 
 def try_hold(path: Path) -> BinaryIO | None:
-    """As ``hold``, but None where somebody else has it."""
+    """Do the same as ``hold``, but return None if another process has the lock."""
     try:
         return _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return None
 
 
-def _locked(path: Path, how: int) -> BinaryIO | None:
-    """None where whoever held it removed the name between our opening and our locking."""
+def _locked(path: Path, operation: int) -> BinaryIO | None:
+    """Lock the file, or return None if its holder removed the name between our opening and our locking."""
     file = path.open("ab")
     try:
-        fcntl.flock(file, how)
+        fcntl.flock(file, operation)
         if os.path.samestat(path.stat(), os.fstat(file.fileno())):
             return file
     except FileNotFoundError:

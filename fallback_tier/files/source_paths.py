@@ -1,4 +1,4 @@
-"""What a file of a repository is, told by its path alone: source, a test, beside the product, a lock."""
+"""Kinds of files, told by their path alone: source, a test, outside the product, a lock."""
 
 import re
 
@@ -9,7 +9,7 @@ SOURCE_SUFFIXES = PYTHON_SUFFIXES | {
     *(".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx", ".vue", ".svelte")
 }
 
-#: Names of files and folders that are there for secrets.
+#: Names of files and folders that contain secrets.
 _SECRETS = lazy_pattern(
     r"(?:^|[/._-])(?:secrets?|credentials?|passwords|(?:private|service|api)[-_]?(?:account)?[-_]?keys?"
     r"|id_(?:rsa|dsa|ecdsa|ed25519)|local[-_]settings|settings[-_]local)(?=[/._-])"
@@ -17,7 +17,8 @@ _SECRETS = lazy_pattern(
     re.IGNORECASE,
 )
 _TEST = lazy_pattern(r"(?:^|[/._-])(?:tests?|specs?|__tests__|__mocks__|fixtures?)(?:[/._-]|$)")
-#: Folders and files at a project's root that are no part of what it ships; deeper, ``tools`` may be.
+#: Folders and files at a project's root that are not part of what it ships; deeper ones, such as ``tools``,
+#: may be.
 _BESIDE = lazy_pattern(
     r"(?:docs?|documentation|website|site|examples?|demos?|samples?|playground|bench(?:marks?)?|perf"
     r"|scripts?|tools?|tutorials?|e2e|stories)/"
@@ -29,13 +30,13 @@ _LOCK = lazy_pattern(r"(?:\.lock|[-_]lock\.(?:json|ya?ml)|npm-shrinkwrap\.json|\
 
 
 def is_test(path: str) -> bool:
-    """Is it a test or test data, by its path?"""
+    """Return whether it is a test or test data, by its path."""
     return _TEST.search(path) is not None
 
 
 def is_beside(path: str) -> bool:
-    """Is it beside the product, by its path below the project's root: a test, documentation, an example, a
-    tool's configuration?"""
+    """Return whether it is outside the product, by its path below the project's root: a test,
+    documentation, an example, a tool's configuration."""
     return is_test(path) or _BESIDE.match(path) is not None
 
 
@@ -46,5 +47,5 @@ def keeps_secrets(path: str) -> bool:
 
 
 def is_lock(path: str) -> bool:
-    """Is it a lock file, by its name? Written by a client, never by hand."""
+    """Return whether it is a lock file, by its name: written by a client, not manually."""
     return _LOCK.search(path) is not None

@@ -1,7 +1,7 @@
 """A tree of files, read from outside: one folder, or layers that a sandbox mounts one over the other.
 
-Layers follow overlayfs (kernel documentation, filesystems/overlayfs.rst, option ``userxattr``): a
-character device 0:0 hides what lies below it, and so does a folder that is marked opaque.
+Layers follow overlayfs (kernel documentation, filesystems/overlayfs.rst, option ``userxattr``): a character
+device 0:0 hides the entry below it, and so does a folder that is marked opaque.
 """
 
 import errno
@@ -13,13 +13,13 @@ from pathlib import Path, PurePosixPath
 from fallback_audit.disk_errors import raise_failed
 from fallback_audit.frozen import Frozen
 
-#: The mark of a folder whose lower layers don't show through, where no privileges were needed.
+#: The mark of a folder that hides its lower layers, usable without privileges.
 OPAQUE = "user.overlay.opaque"
 
 _WHITEOUT = os.makedev(0, 0)
 
 
-#: git's mode of what is not there.
+#: git's mode of a missing entry.
 ABSENT = "000000"
 
 
@@ -48,27 +48,27 @@ class FileTree(Frozen):
 
     @property
     def layers(self) -> tuple[Path, ...]:
-        """Where the files really lie, the topmost first."""
-        above = () if self.upper is None else (self.upper,)
-        return (*above, *reversed(self.lower)) or (self.root,)
+        """The folders that contain the files, the topmost first."""
+        upper = () if self.upper is None else (self.upper,)
+        return (*upper, *reversed(self.lower)) or (self.root,)
 
     def locate(self, path: str) -> Path:
-        """Return where a relative path really lies, without following links. Raises OSError: ENOENT if it
-        is missing, ELOOP if it is, or is behind, a link."""
+        """Return the real location of a relative path, without following links. Raises OSError: ENOENT if
+        it is missing, ELOOP if it is, or is below, a link."""
         pure = PurePosixPath(path)
         if pure.is_absolute() or ".." in pure.parts:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        found = list(self.layers)
+        entries = list(self.layers)
         for part in pure.parts:
-            found = merged(found, part)
-            if not found:
+            entries = merged(entries, part)
+            if not entries:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-            if found[0].is_symlink():
+            if entries[0].is_symlink():
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
-        return found[0]
+        return entries[0]
 
     def find(self, path: str) -> Path | None:
-        """As ``locate``; None where nothing is there that can be reached without a link."""
+        """Do the same as ``locate``, but return None if nothing is there without following a link."""
         try:
             return self.locate(path)
         except OSError as error:
@@ -76,24 +76,24 @@ class FileTree(Frozen):
             return None
 
     def has_folder(self, path: str) -> bool:
-        """Is there a folder of this name, no link?"""
-        found = self.find(path)
-        return found is not None and found.is_dir()
+        """Return whether there is a folder of this name that is not a link."""
+        entry = self.find(path)
+        return entry is not None and entry.is_dir()
 
     def over(self, layer: Path) -> "FileTree":
-        """The same files with one more layer below all others, which nobody writes to."""
+        """Return the same files with one more read-only layer below all others."""
         return self.model_copy(update={"lower": (layer, *self.lower)})
 
     def add(self, path: str, content: bytes) -> None:
-        """Write a new file and its folders. Raises FileExistsError if something is in the way,
+        """Write a new file and its folders. Raises FileExistsError if another entry is in the way,
         FileNotFoundError if the path leads out of the tree."""
         pure = PurePosixPath(path)
         if pure.is_absolute() or ".." in pure.parts:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         top = self.layers[0]
         for folder in [*reversed(pure.parents)][1:]:
-            found = self.entry(folder)
-            if found is not None and not stat.S_ISDIR(found.lstat().st_mode):
+            existing = self.entry(folder)
+            if existing is not None and not stat.S_ISDIR(existing.lstat().st_mode):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(folder))
             (top / folder).mkdir(exist_ok=True)
         if self.entry(pure) is not None:
@@ -102,7 +102,7 @@ class FileTree(Frozen):
             file.write(content)
 
     def entry(self, path: PurePosixPath) -> Path | None:
-        """What has this name, a link itself included; the caller has looked at its folders."""
+        """Return the entry of this name, which may be a link itself; the caller has checked its folders."""
         folders = list(self.layers)
         for part in path.parts:
             folders = merged(folders, part)
@@ -110,38 +110,38 @@ class FileTree(Frozen):
 
 
 def merged(folders: Sequence[Path], name: str) -> list[Path]:
-    """Return what an entry of merged folders (topmost first) is made of: one file or link, the folders that
+    """Return the parts of an entry of merged folders (topmost first): one file or link, the folders that
     are merged, or nothing."""
-    found: list[Path] = []
+    parts: list[Path] = []
     for number, folder in enumerate(folders, start=1):
-        place = folder / name
+        path = folder / name
         try:
-            status = place.lstat()
+            status = path.lstat()
         except (FileNotFoundError, NotADirectoryError):
             continue
         if is_whiteout(status):
             break
         if not stat.S_ISDIR(status.st_mode):
-            return found or [place]
-        found.append(place)
-        if number < len(folders) and is_opaque(place):
+            return parts or [path]
+        parts.append(path)
+        if number < len(folders) and is_opaque(path):
             break
-    return found
+    return parts
 
 
 def is_whiteout(status: os.stat_result) -> bool:
-    """Does this entry stand for a removal?"""
+    """Return whether this entry marks a removal."""
     return stat.S_ISCHR(status.st_mode) and status.st_rdev == _WHITEOUT
 
 
 def is_opaque(folder: Path) -> bool:
-    """Does this folder hide the folders below it, instead of being merged with them?"""
+    """Return whether this folder hides the folders below it, instead of being merged with them."""
     try:
         return os.getxattr(folder, OPAQUE, follow_symlinks=False) == b"y"
     except OSError:
         return False
 
 
-def write_whiteout(place: Path) -> None:
-    """Hide what has this name in the layers below. No privilege is needed since Linux 5.8."""
-    os.mknod(place, stat.S_IFCHR | 0o600, _WHITEOUT)
+def write_whiteout(path: Path) -> None:
+    """Hide the entries of this name in the layers below. No privilege is needed since Linux 5.8."""
+    os.mknod(path, stat.S_IFCHR | 0o600, _WHITEOUT)

@@ -1,7 +1,7 @@
-"""One way to a proved fix: plan, attempt, prove, deliver; one advisory or many (ADR-0063).
+"""The whole way to a proved fix: plan, attempt, prove, deliver; one advisory or many (ADR-0063).
 
-``docs/python.md`` has an example that runs as a test. The names are imported on first use: a plan needs
-no gates, and a first fix nothing of what resumes one.
+``docs/python.md`` has an example that runs as a test. The names are imported on first use: a plan needs no
+gates, and a first fix needs nothing that resumes one.
 """
 
 from fallback_tier.exports import exported

@@ -1,4 +1,4 @@
-"""What is to be fixed: identifiers, OSV records, folders of them, scanners' reports."""
+"""Advisories to fix: identifiers, OSV records, folders of them, scanners' reports."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,19 +10,22 @@ from fallback_tier.errors import AdvisoryError
 if TYPE_CHECKING:
     from fallback_tier.planning import RemediationPlan
 
-#: Inputs of a kind that are named, one per line: a report can have thousands.
+#: How many inputs of a kind are named, one per line: a report can have thousands.
 MAX_NAMED = 10
 
 
 def advisories_at(paths: Sequence[Path], lookup: OsvLookup | None = None) -> AdvisorySet:
-    """All that these files, folders and identifiers hold (``load_advisories``). Raises AdvisoryError if
-    something in them can't be used, and nothing else can; an empty report and withdrawn records are fine:
-    nothing is to be fixed."""
+    """Return the advisories of these files, folders and identifiers (``load_advisories``).
+
+    Raises AdvisoryError if something in them can't be used, and nothing else can; an empty report and
+    withdrawn records are valid: there is nothing to fix.
+    """
     return _usable(load_advisories(list(paths), lookup))
 
 
 def advisories_to_fix(paths: Sequence[Path], lookup: OsvLookup | None = None) -> AdvisorySet:
-    """As ``advisories_at``; also one record that names only commits: it is for the package's own source."""
+    """Do the same as ``advisories_at``, but accept a record that names only commits: it is for the
+    package's own source."""
     return _usable(load_advisories(list(paths), lookup, commits_suffice=True))
 
 
@@ -53,4 +56,4 @@ def sources_document(sources: Sequence[AdvisorySource]) -> dict[str, object]:
     """Return where looked-up records come from, for a JSON document; empty if none was looked up."""
     if not sources:
         return {}
-    return {"advisory_sources": [one.model_dump(mode="json") for one in sources]}
+    return {"advisory_sources": [source.model_dump(mode="json") for source in sources]}

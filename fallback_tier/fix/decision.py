@@ -37,27 +37,27 @@ from fallback_tier.prompt.redact import redact_secrets
 SAME_FAILURE_LIMIT = 3
 
 
-#: Broken tests that a right fix may contradict. Four of 44 published fixes did, with one or two tests each
+#: How many tests may contradict a correct fix. Of 44 published fixes four did, with one or two tests each
 #: (docs/evaluation/own-code/report.md); a patch that breaks more has broken what they test.
 _FEW_TESTS = 3
 
-#: An error of a test by which the patch has a mistake, whatever the test asserts.
+#: An error of a test which shows that the patch has a mistake, whatever the test asserts.
 _MISTAKE = re.compile(
     r"\b(?:Name|UnboundLocal|Attribute|Type|Import|ModuleNotFound|Syntax|Indentation|Reference|Recursion)"
     r"Error\b"
 )
 
-#: Characters of a failure's summary that a question quotes: the gate, the first assertions and what was
-#: tried fit.
+#: How many characters of a failure's summary a question quotes: the gate, the first assertions and the
+#: patch's lines fit.
 _MAX_LAST_WORDS = 700
 
-#: Tests that a question names; the record has all of them.
+#: How many tests a question names; the record has all of them.
 _NAMED_TESTS = 20
 
 
 @dataclass(frozen=True)
 class EndVerified:
-    """Every gate that ran passed, and one of them saw the flaw gone."""
+    """The end if every gate that ran passed, and one of them saw that the vulnerability is gone."""
 
     application: Applied
     gates_passed: tuple[str, ...]
@@ -66,7 +66,8 @@ class EndVerified:
 
 @dataclass(frozen=True)
 class EndPatched:
-    """Every gate that ran passed, the base commit's tests among them; nothing shows the flaw gone."""
+    """The end if every gate that ran passed, including the base commit's tests, but none shows that the
+    vulnerability is gone."""
 
     application: Applied
     gates_passed: tuple[str, ...]
@@ -75,8 +76,8 @@ class EndPatched:
 
 @dataclass(frozen=True)
 class EndRefused:
-    """No patch is possible. ``unread``: the sources that were not read, if the reason is UNKNOWN;
-    ``declined``: the recipe's steps that did not work."""
+    """The end if no patch is possible. ``unread``: the sources that were not read, if the reason is
+    UNKNOWN; ``declined``: the recipe's steps that did not work."""
 
     reason: RefusalReason
     sentence: str
@@ -86,7 +87,7 @@ class EndRefused:
 
 @dataclass(frozen=True)
 class EndEscalated:
-    """A person must decide."""
+    """The end if a person must decide."""
 
     reason: EscalationReason
     question: str
@@ -94,7 +95,7 @@ class EndEscalated:
 
 @dataclass(frozen=True)
 class Failure:
-    """The attempt failed. ``then`` is None for a retry, or why there is none."""
+    """A failed attempt. ``then`` is None for a retry, otherwise the end that replaces it."""
 
     summary: AttemptSummary
     signature: Digest
@@ -116,7 +117,7 @@ def decide(
     recalls: bool = False,
     divisible: bool = False,
 ) -> Decision:
-    """Decide by a strict AND of objective signals. The state must hold an application with its verdicts.
+    """Decide by a strict AND of objective signals. The state must have an application with its verdicts.
 
     ``fix_id``: the identifier in commands that a question suggests; ``code``: whose code is affected;
     ``recalls``: a failure's summary has a line for each attempt before it; ``divisible``: a patch that
@@ -129,17 +130,17 @@ def decide(
             return _apart("could not be proved by any gate: each was skipped.")
         case EndEscalated(reason=EscalationReason.GATES_UNDECIDED) if divisible:
             return _apart(f"could not be decided about by {_cut(_undecided(state))}.")
-        case EndEscalated() as ask:
-            return with_command(ask, fix_id)
-        case Failure(then=EndEscalated() as ask) as failure:
-            return replace(failure, then=with_command(ask, fix_id))
+        case EndEscalated() as escalation:
+            return with_command(escalation, fix_id)
+        case Failure(then=EndEscalated() as escalation) as failure:
+            return replace(failure, then=with_command(escalation, fix_id))
         case decision:
             return decision
 
 
-def _apart(how: str) -> EndRefused:
+def _apart(ending: str) -> EndRefused:
     """Return the refusal of several fixes in one patch, which are then proved in smaller parts."""
-    sentence = f"In one patch these fixes {how} {IN_PARTS}"
+    sentence = f"In one patch these fixes {ending} {IN_PARTS}"
     return EndRefused(RefusalReason.FAILS_TOGETHER, sentence)
 
 
@@ -148,11 +149,11 @@ def how_to_answer(fix_id: str) -> str:
     return f"`fallback-tier review show {fix_id}` shows what was tried, and how to answer."
 
 
-def with_command(ask: EndEscalated, fix_id: str) -> EndEscalated:
+def with_command(escalation: EndEscalated, fix_id: str) -> EndEscalated:
     """Return the question with the command that answers it; one about the budget has its own."""
-    if ask.reason is EscalationReason.BUDGET_EXHAUSTED:
-        return ask
-    return replace(ask, question=f"{ask.question} {how_to_answer(fix_id)}")
+    if escalation.reason is EscalationReason.BUDGET_EXHAUSTED:
+        return escalation
+    return replace(escalation, question=f"{escalation.question} {how_to_answer(fix_id)}")
 
 
 def _decide(state: FixProgress, fix_id: str, code: AffectedCode, *, recalls: bool) -> Decision:
@@ -185,8 +186,8 @@ def _decide(state: FixProgress, fix_id: str, code: AffectedCode, *, recalls: boo
 
 def _undecided(state: FixProgress) -> str:
     """Return the undecided gates, each with its reason, as text."""
-    reported = (one for one in state.verdicts if one.status is GateStatus.UNDECIDED)
-    return "; ".join(f"gate {one.gate}: {one.detail}" for one in reported)
+    verdicts = (verdict for verdict in state.verdicts if verdict.status is GateStatus.UNDECIDED)
+    return "; ".join(f"gate {verdict.gate}: {verdict.detail}" for verdict in verdicts)
 
 
 def _refusal(state: FixProgress, refused: Refused, fix_id: str) -> Decision:
@@ -217,13 +218,13 @@ def _failure(
         attempt=application.attempt,
         earlier=state.prior_attempts if recalls else (),
     )
-    # Before it is signed, stored or passed on: a target's log may contain secrets.
+    # Redacted before it is signed, stored or passed on: a target's log may contain secrets.
     text, _ = redact_secrets(distilled.prior_failure_summary)
     # If no proof passed, failing tests show a mistake in the patch.
-    shown = PROOF_GATE in state.gates_with(GateStatus.PASSED)
-    against = _broken_tests(state) if shown else ()
+    is_proved = PROOF_GATE in state.gates_with(GateStatus.PASSED)
+    contradicting = _broken_tests(state) if is_proved else ()
     summary = distilled.model_copy(
-        update={"prior_failure_summary": text, "contradicting_tests": against}
+        update={"prior_failure_summary": text, "contradicting_tests": contradicting}
     )
     signature = failure_signature(summary)
     return Failure(summary, signature, _instead_of_a_retry(state, summary, signature, code))
@@ -232,14 +233,14 @@ def _failure(
 def _instead_of_a_retry(
     state: FixProgress, summary: AttemptSummary, signature: Digest, code: AffectedCode
 ) -> EndEscalated | None:
-    """Return the question that ends the fix; None: it is retried."""
-    before = _own_attempts(state)
-    attempts = (*before, summary)
-    against = _contradicted(before)
+    """Return the question that ends the fix, or None if it is retried."""
+    earlier_attempts = _own_attempts(state)
+    attempts = (*earlier_attempts, summary)
+    contradicted = _contradicted(earlier_attempts)
     # A person who reopened the fix has seen these tests, and has asked for another patch.
     is_answered = bool(_contradicted(state.prior_attempts) & {*summary.contradicting_tests})
     is_new = code is AffectedCode.OWN and _only_contradicts(summary) and not is_answered
-    if is_new or not against.isdisjoint(summary.contradicting_tests):
+    if is_new or not contradicted.isdisjoint(summary.contradicting_tests):
         # The vulnerability is gone and only tests object: a patch that satisfies them may bring it back.
         return _contradiction((summary,))
     signatures = (*state.signatures, signature)
@@ -278,12 +279,12 @@ def _only_contradicts(summary: AttemptSummary) -> bool:
     """Return whether a model's patch passes the proof and only a few tests fail, by what they assert. A
     retrieved patch was written for other code (ADR-0011)."""
     tests = {name.partition("[")[0] for name in summary.contradicting_tests}
-    message = summary.prior_failure_summary.partition(f"\n{TRIED_HEADING}")[0]
+    failure = summary.prior_failure_summary.partition(f"\n{TRIED_HEADING}")[0]
     return (
         summary.tier is Tier.LLM
         and 0 < len(tests) <= _FEW_TESTS
         and summary.failing_gates == (TESTS_GATE,)
-        and _MISTAKE.search(message) is None
+        and _MISTAKE.search(failure) is None
     )
 
 
@@ -293,27 +294,31 @@ def _contradicted(attempts: Sequence[AttemptSummary]) -> set[str]:
 
 def _broken_tests(state: FixProgress) -> tuple[str, ...]:
     """Return the tests that pass at the base commit and fail with the current patch."""
-    failed = (one for one in state.verdicts if one.status is GateStatus.FAILED)
-    return tuple(name for one in failed if one.gate == TESTS_GATE for name in one.broken)
+    failures = (verdict for verdict in state.verdicts if verdict.status is GateStatus.FAILED)
+    return tuple(
+        name for verdict in failures if verdict.gate == TESTS_GATE for name in verdict.broken
+    )
 
 
 def _own_attempts(state: FixProgress) -> tuple[AttemptSummary, ...]:
-    """Return the attempts without the one that a reopened transition began with, whose question was
-    answered."""
-    own = len(state.signatures)
-    return state.prior_attempts[len(state.prior_attempts) - own :]
+    """Return the attempts without the one that a reopened transition began with (its question is
+    answered)."""
+    count = len(state.signatures)
+    return state.prior_attempts[len(state.prior_attempts) - count :]
 
 
 def _contradiction(attempts: Sequence[AttemptSummary]) -> EndEscalated | None:
-    """Return the question of the last attempt that only tests contradict, or None. A fix may have to change
-    a test that asserts the flaw, and no patch may: a person decides."""
-    against = next((one for one in reversed(attempts) if one.contradicting_tests), None)
-    if against is None:
+    """Return the question about the last attempt that only tests contradict, or None. A fix may have to
+    change a test that asserts the vulnerability, but no patch may: a person decides."""
+    attempt = next(
+        (candidate for candidate in reversed(attempts) if candidate.contradicting_tests), None
+    )
+    if attempt is None:
         return None
     return EndEscalated(
         EscalationReason.TESTS_CONTRADICT_PATCH,
-        f"The proof passes with the patch of attempt {against.attempt}, but tests that pass at the base "
-        f"commit fail with it: {_some(against.contradicting_tests)}. If they assert what the advisory "
+        f"The proof passes with the patch of attempt {attempt.attempt}, but tests that pass at the base "
+        f"commit fail with it: {_some(attempt.contradicting_tests)}. If they assert what the advisory "
         "calls "
         "the flaw, the patch is right and the tests must change with it; else it broke what they test.",
     )
@@ -324,8 +329,8 @@ def _last_words(attempt: AttemptSummary) -> str:
     return _cut(" ".join(attempt.prior_failure_summary.split()))
 
 
-def _cut(words: str) -> str:
-    return words if len(words) <= _MAX_LAST_WORDS else f"{words[:_MAX_LAST_WORDS]} …"
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_LAST_WORDS else f"{text[:_MAX_LAST_WORDS]} …"
 
 
 def _some(names: Sequence[str]) -> str:

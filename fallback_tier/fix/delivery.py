@@ -36,7 +36,7 @@ from fallback_tier.outcome import Applied
 from fallback_tier.repo import RepoContext
 from fallback_tier.wiring import Services
 
-if TYPE_CHECKING:  # most fixes are of one advisory, and pay for no more
+if TYPE_CHECKING:  # most fixes are of one advisory, and should not pay for this import
     from fallback_tier.fix.batch.outcome import AdvisoryEnd
     from fallback_tier.fix.batch.running import BatchEnd
 
@@ -75,7 +75,7 @@ class Delivery(Frozen):
     into: Path | None = None
 
     def checked(self, ids: Sequence[str], repo: RepoContext, clients: ClientRunner) -> Setup:
-        """Check a delivery before the work, and return what the fix begins with. ``ids``: the requested
+        """Check a delivery before the work, and return the setup of the fix. ``ids``: the requested
         advisories, which may name the branch. Raises ConfigurationError."""
         if self.commit is not None and self.dry_run:
             raise ConfigurationError(
@@ -84,9 +84,9 @@ class Delivery(Frozen):
                 kind="two_deliveries",
             )
         if self.commit is not None:
-            its = _its(repo, self.into)
-            branch = self.commit or branch_for(ids, repo.fix_id, its, clients)
-            check_branch(branch, its, clients)
+            target = _its(repo, self.into)
+            branch = self.commit or branch_for(ids, repo.fix_id, target, clients)
+            check_branch(branch, target, clients)
         if self.output:
             check_output(self.output)
         if self.report:
@@ -100,7 +100,7 @@ class Delivery(Frozen):
         )
 
     def instead_of(self, began: Setup) -> Setup:
-        """Return the setup that a resumed fix began with, with the options given now. Raises
+        """Return the setup that a resumed fix began with, and the options given now. Raises
         ConfigurationError."""
         if self.commit is not None or self.report is not None:
             raise ConfigurationError(
@@ -132,9 +132,11 @@ def deliver_fixes(
     deliver: Deliver,
     ends: "Sequence[AdvisoryEnd]" = (),
 ) -> DeliveryOutcome:
-    """Deliver a proved patch, record that, and write the requested files. ``patch``: those of all fixes as
-    one; ``ends``: how all advisories of the run ended. Nothing on record is delivered again; every other
-    part is idempotent."""
+    """Deliver a proved patch, record that, and write the requested files.
+
+    ``patch``: those of all fixes as one; ``ends``: how all advisories of the batch ended. A recorded
+    delivery is not repeated; every other part is idempotent.
+    """
     with resumable(fixes[0][0].fix_id):
         if setup.output:
             write_patch(Path(setup.output), patch.diff)
@@ -162,23 +164,23 @@ def _deliver(
     """Deliver to the branch, or to the working tree if none is requested, and record it."""
     committed, reference, place = None, None, DeliveryPlace.WORKING_TREE
     if setup.commit is not None:
-        its = _its(repo, setup.into)
-        message, branch = commit_message(fixes), setup.commit or _branch(fixes, its, services)
-        committed = commit_to_branch(patch, message, branch, its, services.clients)
+        target = _its(repo, setup.into)
+        message, branch = commit_message(fixes), setup.commit or _branch(fixes, target, services)
+        committed = commit_to_branch(patch, message, branch, target, services.clients)
         place, reference = DeliveryPlace.BRANCH, committed.reference
     else:
         deliver(patch, repo, services.clients)
-    known = frozenset({PatchDelivered.__name__})
+    kinds = frozenset({PatchDelivered.__name__})
     for result, advisory in fixes:
         # A batch that was killed here has recorded some of them.
-        if not any(services.audit.events(result.fix_id, kinds=known)):
+        if not any(services.audit.events(result.fix_id, kinds=kinds)):
             record_delivery(services.audit, result, place, reference, advisory.in_part)
     return committed
 
 
 def _branch(fixes: Sequence[ProvedFix], repo: RepoContext, services: Services) -> str:
-    """Return a name made of the advisories that were fixed, not of those requested; of those fixed in part
-    only if no other was fixed."""
+    """Return a name made of the advisories that were fixed, not of those requested; advisories fixed in
+    part are used only if there is no other."""
     ids = tuple(dict.fromkeys(record.id for _, advisory in fixes for record in advisory.records))
     in_part = {name for _, advisory in fixes for name in advisory.in_part}
     whole = tuple(name for name in ids if name not in in_part)
@@ -194,7 +196,7 @@ def _report(
 ) -> dict[str, str]:
     """Return the files of a report; if there are several fixes, each has a folder, by ecosystem."""
     proof = services.configuration.proof
-    found: dict[str, str] = {}
+    texts_by_path: dict[str, str] = {}
     for result, advisory in fixes:
         files = handover_files(
             result,
@@ -211,8 +213,8 @@ def _report(
             ],
         )
         folder = f"{advisory.ecosystems[0].lower()}/" if len(fixes) > 1 else ""
-        found |= {f"{folder}{name}": text for name, text in files.items()}
-    return found
+        texts_by_path |= {f"{folder}{name}": text for name, text in files.items()}
+    return texts_by_path
 
 
 #: Outcomes of advisories that another part of the same delivery fixes as a whole.
@@ -232,15 +234,15 @@ def _others(ends: "Sequence[AdvisoryEnd]", advisory: Advisory) -> list[OtherAdvi
     """Return the outcomes of the batch's other advisories of which something stays, or may stay."""
     order = [*_ENDS]
     others = [end for end in ends if end.id not in advisory.ids and end.outcome not in _TOGETHER]
-    found = []
+    others_with_outcome = []
     for end in sorted(others, key=lambda end: order.index(end.outcome)):
         parts = f" ({', '.join(end.fix_ids)})" if end.fix_ids else ""
-        reasons = tuple(why.sentence for why in end.why)
-        found.append(OtherAdvisory(end.id, _ENDS[end.outcome] + parts, reasons))
-    return found
+        reasons = tuple(reason.sentence for reason in end.why)
+        others_with_outcome.append(OtherAdvisory(end.id, _ENDS[end.outcome] + parts, reasons))
+    return others_with_outcome
 
 
 def _was_sandboxed(result: WithPatch, services: Services) -> bool:
     """Return whether every process ran this gate transition in a sandbox, by the audit trail."""
     waived = services.audit.events(result.fix_id, kinds=frozenset({SandboxDisabled.__name__}))
-    return all(one.scope.gate_transition_id != result.gate_transition_id for one in waived)
+    return all(event.scope.gate_transition_id != result.gate_transition_id for event in waived)

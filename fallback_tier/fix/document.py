@@ -1,4 +1,4 @@
-"""How a fix ended, as JSON: what ``fallback-tier fix --json`` prints and the service answers."""
+"""The result of a fix as JSON: what ``fallback-tier fix --json`` prints and the service returns."""
 
 from fallback_audit.vocabulary import GateStatus
 from fallback_tier.budget.listed_prices import listed_prices_as_of
@@ -20,22 +20,22 @@ from fallback_tier.outcome import UnreadItem
 
 
 def document(result: FixResult) -> dict[str, object]:
-    """For machines. Logs are evidence, found by digest; a result stays small."""
-    reported = result.model_dump(mode="json", exclude={"verdicts": {"__all__": {"log"}}})
-    reported |= {**usage_document(result), "proof": proof_status(result)}
+    """Return the result for machines. Logs are evidence, found by digest, so a result stays small."""
+    fields = result.model_dump(mode="json", exclude={"verdicts": {"__all__": {"log"}}})
+    fields |= {**usage_document(result), "proof": proof_status(result)}
     if result.verdicts or isinstance(result, WithPatch):
-        reported["tests_level"] = tests_level_of(result.verdicts)
-        reported["tests"] = [one.model_dump(mode="json") for one in tests_of(result.verdicts)]
-    reported["unread"] = [item.model_dump(mode="json") for item in unread_of(result)]
+        fields["tests_level"] = tests_level_of(result.verdicts)
+        fields["tests"] = [record.model_dump(mode="json") for record in tests_of(result.verdicts)]
+    fields["unread"] = [item.model_dump(mode="json") for item in unread_of(result)]
     if not isinstance(result, WithPatch):
-        return reported
-    projects = [one.model_dump(mode="json") for one in projects_of(result.verdicts)]
-    reported |= {"projects": projects, "gate_notes": notes_of(result.verdicts)}
-    return {**reported, "proof_level": result.proof_level, "headline": headline(result)}
+        return fields
+    projects = [record.model_dump(mode="json") for record in projects_of(result.verdicts)]
+    fields |= {"projects": projects, "gate_notes": notes_of(result.verdicts)}
+    return {**fields, "proof_level": result.proof_level, "headline": headline(result)}
 
 
 def unread_of(result: FixResult) -> tuple[UnreadItem, ...]:
-    """Return what may hold an affected version and was not read."""
+    """Return what may contain an affected version and was not read."""
     match result:
         case RefusedFix(unread=unread):
             return unread
@@ -46,13 +46,13 @@ def unread_of(result: FixResult) -> tuple[UnreadItem, ...]:
 
 
 def usage_document(result: FixResult) -> dict[str, object]:
-    """Which prices ``usage`` and ``unreported`` are estimated from, where there are any."""
+    """Return the dates of the prices that the usage is estimated from; empty without usage."""
     if not (result.usage or result.unreported):
         return {}
     return {"prices_as_of": PRICES_AS_OF, "listed_prices_as_of": listed_prices_as_of()}
 
 
 def proof_status(result: FixResult) -> GateStatus | None:
-    """How the proof that was given ended; None where there was none, or it was not run."""
-    found = (verdict.status for verdict in result.verdicts if verdict.gate == PROOF)
-    return next(found, None)
+    """Return the status of the given proof, or None if there was none, or it was not run."""
+    statuses = (verdict.status for verdict in result.verdicts if verdict.gate == PROOF)
+    return next(statuses, None)

@@ -1,5 +1,5 @@
-"""From advisories and a repository to a proved patch, delivered: what the command line, a service and a
-fleet call (ADR-0063)."""
+"""Fixing, from advisories and a repository to a delivered, proved patch: called by the command line, a
+service and a fleet (ADR-0063)."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -37,7 +37,7 @@ _DEFAULT = Delivery()
 
 
 class SeveralFixesError(ConfigurationError):
-    """One advisory's fix in one ecosystem was required, and several would be planned together."""
+    """One advisory's fix in one ecosystem was required, but several would be planned together."""
 
 
 @dataclass
@@ -51,11 +51,11 @@ class EndedFix:
     _delivered: OneFix | None = field(default=None, init=False)
 
     def next(self) -> StepKey | None:
-        """None: no step is left."""
+        """Return None: no step remains."""
         return None
 
     def step(self, key: StepKey) -> None:
-        """Not called: no step is left."""
+        """Raise AssertionError: no step remains."""
         raise AssertionError(f"a fix that has ended takes no step, such as {key}")
 
     def deliver(self) -> OneFix:
@@ -71,8 +71,8 @@ class EndedFix:
 
 @dataclass(frozen=True)
 class Fixer:
-    """Opens and runs fixes. Not for two fixes at once in one process; two processes wait for each other if
-    they must."""
+    """Opens and runs fixes. One process must not run two fixes at once; two processes wait for each other
+    if needed."""
 
     services: Services
     watch: Watch = UNWATCHED
@@ -85,16 +85,18 @@ class Fixer:
         *,
         fix_id: str | None = None,
     ) -> Fixed:
-        """Fix in a clean git checkout. An interrupted run over several advisories continues.
+        """Fix in a clean git checkout. An interrupted batch continues.
 
-        One advisory in one ecosystem goes down the whole chain; several are planned at once. ``fix_id``: an
-        unused identifier for the fix of one (default: a new one). Raises RepositoryError;
-        ConfigurationError, also if no plugin serves the advisory's ecosystem; SandboxError if there is no
-        sandbox; ToolError; ModelError; ProofError if the given proof can't prove anything; and what the
-        stores raise. The repository is then as it was, and a fix that has begun can be resumed.
+        One advisory in one ecosystem goes through the whole chain; several are planned together.
+        ``fix_id``: an unused identifier for the fix of one advisory (default: a new one).
+
+        Raises RepositoryError; ConfigurationError, also if no plugin serves the advisory's ecosystem;
+        SandboxError if there is no sandbox; ToolError; ModelError; ProofError if the given proof can't
+        prove anything; and the stores' errors. The repository is then unchanged, and a fix that has begun
+        can be resumed.
         """
-        repo, one = self._look(given, repository, fix_id)
-        if one is None:
+        repo, advisory = self._look(given, repository, fix_id)
+        if advisory is None:
             if self.services.configuration.proof is not None:
                 raise ConfigurationError(
                     "--proof shows one advisory's flaw in one ecosystem, and this is about several.",
@@ -105,7 +107,7 @@ class Fixer:
 
             return fix_several(given, repo, self.services, delivery, self.watch)
         self._note_unused(given)
-        with self._begun(one, repo, self._checked(delivery, one, repo)) as fix:
+        with self._begun(advisory, repo, self._checked(delivery, advisory, repo)) as fix:
             return fix.to_the_end()
 
     def resume(
@@ -116,32 +118,34 @@ class Fixer:
         repository: Path | None = None,
         delivery: Delivery = _DEFAULT,
     ) -> Fixed:
-        """Continue an interrupted or reopened fix by its record. ``repository``: its checkout now;
-        ``given``: its advisory, to configure and deliver it anew. Raises as ``fix``, and InputError if
-        nothing is to be continued."""
+        """Continue an interrupted or reopened fix by its record.
+
+        ``repository``: its checkout now; ``given``: its advisory, to configure and deliver it anew. Raises
+        as ``fix``, and InputError if there is nothing to continue.
+        """
         if given is not None:
             if repository is None:
                 raise ConfigurationError(
                     "An advisory is given for a fix that is resumed, and no repository.",
                     next_step="Give both, or neither.",
                 )
-            repo, one = self._look(given, repository, None)
-            if one is None:
+            repo, advisory = self._look(given, repository, None)
+            if advisory is None:
                 raise ConfigurationError(
                     "--resume continues the fix of one advisory, and several are given.",
                     next_step="Give the advisory that the fix began with.",
                 )
             self._note_unused(given)
-            setup, place = self._checked(delivery, one, repo), repo.root
+            setup, checkout = self._checked(delivery, advisory, repo), repo.root
         else:
             recorded = self._recorded(fix_id)
             recorded.check_not_abandoned()
             inputs = recorded.inputs
             if inputs.setup.several:
                 return self._resume_several(recorded, repository, delivery)
-            one, place = inputs.advisory, repository or inputs.repository
+            advisory, checkout = inputs.advisory, repository or inputs.repository
             setup = delivery.instead_of(inputs.setup)
-        with self._resumed(fix_id, one, place, setup) as fix:
+        with self._resumed(fix_id, advisory, checkout, setup) as fix:
             return fix.to_the_end()
 
     @contextmanager
@@ -153,21 +157,23 @@ class Fixer:
         fix_id: str,
         delivery: Delivery = _DEFAULT,
     ) -> Iterator[OpenFix | EndedFix]:
-        """Open (begin or resume) one advisory's fix under this identifier for an engine that takes the
-        steps (ADR-0086), and hold it. A resumed fix is delivered as it began. Raises as ``fix`` and
-        ``resume``, and SeveralFixesError."""
+        """Open (begin or resume) one advisory's fix under this identifier, and hold it.
+
+        The caller is an engine that takes the steps (ADR-0086). A resumed fix is delivered as it began.
+        Raises as ``fix`` and ``resume``, and SeveralFixesError.
+        """
         if is_on_record(self.services.audit, fix_id):
             inputs = self._recorded(fix_id).inputs
             with self._resumed(fix_id, inputs.advisory, repository, inputs.setup) as fix:
                 yield fix
             return
-        repo, one = self._look(given, repository, fix_id, for_engine=True)
-        if one is None:
+        repo, advisory = self._look(given, repository, fix_id, for_engine=True)
+        if advisory is None:
             raise SeveralFixesError(
                 "An engine takes the steps of one advisory's fix in one ecosystem, and these are several.",
                 next_step="Give each of them an identifier of its own.",
             )
-        with self._begun(one, repo, self._checked(delivery, one, repo)) as fix:
+        with self._begun(advisory, repo, self._checked(delivery, advisory, repo)) as fix:
             yield fix
 
     def _look(
@@ -178,52 +184,54 @@ class Fixer:
         *,
         for_engine: bool = False,
     ) -> tuple[RepoContext, Advisory | None]:
-        """Return the repository, and the one advisory, narrowed to the one ecosystem that it concerns
-        there; None: several are planned together."""
+        """Return the repository, and the advisory narrowed to the one ecosystem that it concerns there, or
+        None if several are planned together."""
         services, is_one = self.services, len(given.advisories) == 1 and not given.findings
         if is_one:
-            services.plugin_for(given.advisories[0])  # an ecosystem without a plugin: bad input
+            services.plugin_for(given.advisories[0])  # raises for an ecosystem without a plugin
         repo = look_at(repository, services.clients, services.configuration.settings)
-        # A plan leaves what is outside of the chosen folders; an engine has no plan, and fixes all of it.
+        # A plan omits what is outside of the chosen folders; an engine has no plan, and fixes all of it.
         is_one = is_one and (for_engine or not repo.settings.paths)
         if fix_id is not None:
             repo = repo.model_copy(update={"fix_id": fix_id})
         concerned = services.concerned(given.advisories[0], repo) if is_one else ()
         return repo, concerned[0] if len(concerned) == 1 else None
 
-    def _note_unused(self, given: AdvisorySet) -> None:
-        for note in unused(given):
+    def _note_unused(self, advisories: AdvisorySet) -> None:
+        for note in unused(advisories):
             self.watch.note(note)
 
-    def _checked(self, delivery: Delivery, one: Advisory, repo: RepoContext) -> Setup:
-        return delivery.checked([one.id], repo, self.services.clients)
+    def _checked(self, delivery: Delivery, advisory: Advisory, repo: RepoContext) -> Setup:
+        return delivery.checked([advisory.id], repo, self.services.clients)
 
     def _recorded(self, fix_id: str) -> RecordedFix:
         return RecordedFix(self.services.audit, self.services.evidence, fix_id)
 
-    # Of one advisory.
+    # Fixes of one advisory.
 
     @contextmanager
     def _begun(self, advisory: Advisory, repo: RepoContext, setup: Setup) -> Iterator[OpenFix]:
         """Begin the fix that ``repo`` names. Raises InputError if another process holds it, ProofError, and
-        what the parts raise."""
+        the errors of the parts."""
         inputs = self.services.choose_recipe(repo, advisory, fix_id=repo.fix_id)
-        with holding(self.services.configuration.state_dir, repo.fix_id), ExitStack() as held:
-            yield self._opened(inputs, setup, None, held)
+        with holding(self.services.configuration.state_dir, repo.fix_id), ExitStack() as exit_stack:
+            yield self._opened(inputs, setup, None, exit_stack)
 
     @contextmanager
     def _resumed(
         self, fix_id: str, advisory: Advisory, repository: Path, setup: Setup
     ) -> Iterator[OpenFix | EndedFix]:
-        """Continue a fix from its record; an ended one is only delivered. Raises InputError if there is
-        nothing to continue or another process holds it; RepositoryError at another commit; and what the
-        parts raise."""
+        """Continue a fix from its record; an ended one is only delivered.
+
+        Raises InputError if there is nothing to continue or another process holds it; RepositoryError at
+        another commit; and the errors of the parts.
+        """
         services = self.services
-        with holding(services.configuration.state_dir, fix_id), ExitStack() as held:
+        with holding(services.configuration.state_dir, fix_id), ExitStack() as exit_stack:
             recorded = self._recorded(fix_id)
             recorded.check_advisory(advisory)
             if (result := recorded.result) is not None:
-                yield self._ended(recorded, result, advisory, repository, setup, held)
+                yield self._ended(recorded, result, advisory, repository, setup, exit_stack)
                 return
             services.check_raised(recorded.raised)
             now = self.services.configuration.settings.whose_code
@@ -243,15 +251,15 @@ class Fixer:
                 affected=recorded.affected,
                 makes=recorded.state.recorded is None,
             )
-            yield self._opened(inputs, setup, recorded, held)
+            yield self._opened(inputs, setup, recorded, exit_stack)
 
     def _opened(
-        self, inputs: "Inputs", setup: Setup, recorded: RecordedFix | None, held: ExitStack
+        self, inputs: "Inputs", setup: Setup, recorded: RecordedFix | None, exit_stack: ExitStack
     ) -> OpenFix:
-        """Record the beginning, or that the fix continues. ``held``: released at the end; watcher and
-        worktree before delivery."""
+        """Record that the fix begins or continues. ``exit_stack`` is closed at the end; watcher and
+        worktree are closed before delivery."""
         services, advisory, repo = self.services, inputs.advisory, inputs.repo_ctx
-        working = held.enter_context(ExitStack())
+        working = exit_stack.enter_context(ExitStack())
         watcher = working.enter_context(self.watch.fixing())
         parts = fix_parts(services, advisory, watcher, setup, repo=repo, report=watcher.report)
         if recorded is None:
@@ -259,11 +267,13 @@ class Fixer:
         else:
             recorded.check_gates(parts.gate_names, parts.setup.configuration)
             failure = recorded.setup.proof_failure
-        self._known_up_to(repo.fix_id, 0 if recorded is None else recorded.seen, held)
-        kept = parts.setup.model_copy(update={"proof_failure": failure})
+        self._known_up_to(repo.fix_id, 0 if recorded is None else recorded.seen, exit_stack)
+        kept_setup = parts.setup.model_copy(update={"proof_failure": failure})
         repo = repo.model_copy(update={"proof_failure": failure})
         put = partial(self._put, working, advisory, repo, setup, put_on_working_tree)
-        fix = OpenFix(replace(parts, setup=kept), advisory, repo, inputs.recipe_selection, put)
+        fix = OpenFix(
+            replace(parts, setup=kept_setup), advisory, repo, inputs.recipe_selection, put
+        )
         working.callback(fix.close)
         if recorded is None:
             fix.begin()
@@ -278,7 +288,7 @@ class Fixer:
         advisory: Advisory,
         repository: Path,
         setup: Setup,
-        held: ExitStack,
+        exit_stack: ExitStack,
     ) -> EndedFix:
         services, fix_id = self.services, recorded.fix_id
         remove_leftovers(services.configuration.state_dir)
@@ -287,7 +297,7 @@ class Fixer:
         repo = repo.model_copy(update={"fix_id": fix_id})
         recorded.check_base(repo.base_commit)
         self.watch.note(f"fix {fix_id} has ended ({recorded.after}): no gate is run again")
-        self._known_up_to(fix_id, recorded.seen, held)
+        self._known_up_to(fix_id, recorded.seen, exit_stack)
         put = partial(self._put, ExitStack(), advisory, repo, setup, recorded.delivered or complete)
         return EndedFix(result, replace(recorded.state, result=result), advisory, put)
 
@@ -297,25 +307,25 @@ class Fixer:
         advisory: Advisory,
         repo: RepoContext,
         setup: Setup,
-        how: Deliver,
+        deliver: Deliver,
         result: WithPatch,
     ) -> DeliveryOutcome:
         working.close()
         proved = [(result, advisory)]
-        return deliver_fixes(proved, result.application, repo, self.services, setup, how)
+        return deliver_fixes(proved, result.application, repo, self.services, setup, deliver)
 
-    def _known_up_to(self, fix_id: str, seen: int, held: ExitStack) -> None:
-        """If another process recorded events after ``seen``, this one may no longer write."""
+    def _known_up_to(self, fix_id: str, seen: int, exit_stack: ExitStack) -> None:
+        """Forbid this process to write if another process recorded events after ``seen``."""
         if (guard := self.services.write_guard) is not None:
             guard.expect(fix_id, seen)
-            held.callback(guard.let_go, fix_id)
+            exit_stack.callback(guard.let_go, fix_id)
 
-    # Of several; imported here, as most fixes are of one.
+    # Fixes of several advisories; imported here because most fixes are of one.
 
     def _resume_several(
         self, recorded: RecordedFix, repository: Path | None, delivery: Delivery
     ) -> Fixed:
-        """Continue the run over several advisories of which this fix is a part."""
+        """Continue the batch of which this fix is a part."""
         digest = recorded.inputs.setup.batch_sha256
         if digest is None or recorded.is_reopened:
             ids = ", ".join(recorded.inputs.advisory.ids)
@@ -334,7 +344,7 @@ class Fixer:
 
 
 def is_on_record(audit: AuditReader, fix_id: str) -> bool:
-    """Return whether a fix has begun, whichever process did that."""
+    """Return whether a fix has begun, in any process."""
     return any(audit.events(fix_id, kinds=frozenset({FixStarted.__name__})))
 
 
@@ -346,9 +356,13 @@ def open_fixer(
     *,
     limiter: "CallLimiter | None" = None,
 ) -> Iterator[Fixer]:
-    """A fixer with stores and models opened; closed at the end. ``given``: what is to be fixed, so that
-    what its ecosystems need is checked first; ``limiter``: what the provider allows in a minute, shared
-    with others. Raises ConfigurationError, StateFolderError."""
-    about = {name for one in given.advisories for name in one.ecosystems} if given else set()
-    with open_services(configuration, ecosystems=about, limiter=limiter) as services:
+    """Yield a fixer with stores and models opened; they are closed at the end.
+
+    ``given``: what is to be fixed, so that requirements of its ecosystems are checked first; ``limiter``:
+    the provider's limits per minute, shared with other fixers. Raises ConfigurationError, StateFolderError.
+    """
+    ecosystems = (
+        {name for advisory in given.advisories for name in advisory.ecosystems} if given else set()
+    )
+    with open_services(configuration, ecosystems=ecosystems, limiter=limiter) as services:
         yield Fixer(services, watch)

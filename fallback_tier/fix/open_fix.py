@@ -3,10 +3,10 @@ their loop, until an attempt is proved, none can be made, or a person must decid
 
 Per attempt: ``attempt`` → ``isolate`` → ``gate:applies`` → ``gate:…`` in order → ``decide``. If there is no
 patch, ``decide`` follows ``attempt``. A failed attempt is distilled, deterministically, into the next
-attempt's context; nothing else of it survives.
+attempt's context; nothing else of it is kept.
 
-``OpenFix.run`` takes the steps one after the other; an engine takes them as it likes (ADR-0086):
-``while (key := fix.next()): fix.step(key)``, then ``fix.deliver()``.
+``OpenFix.run`` takes the steps one after the other; an engine controls the steps itself (ADR-0086): ``while
+(key := fix.next()): fix.step(key)``, then ``fix.deliver()``.
 """
 
 import time
@@ -61,18 +61,21 @@ from fallback_tier.repo import RepoContext
 
 
 def _with_code(repo: RepoContext, selection: RecipeSelection) -> RepoContext:
-    """Derive whose code is affected from the selection: callers other than ``Fixer`` may leave it out."""
+    """Return the context with whose code is affected, derived from the selection: callers other than
+    ``Fixer`` may leave it out."""
     match selection:
         case NotApplicable(reason=RefusalReason.OWN_CODE) if repo.affected is None:
-            own = Affected(code=AffectedCode.OWN, decided_by=DecidedBy.MANIFEST)
-            return repo.model_copy(update={"affected": own})
+            affected = Affected(code=AffectedCode.OWN, decided_by=DecidedBy.MANIFEST)
+            return repo.model_copy(update={"affected": affected})
     return repo
 
 
 class OpenFix:
-    """One fix in this process: one gate transition, and its steps' resources; not thread-safe. Begin or
-    resume it once, ``close`` it at the end. After any error the fix can be resumed, and this object is
-    useless. ``put`` delivers a proved patch."""
+    """One fix in this process: one gate transition, and its steps' resources; not thread-safe.
+
+    Begin or resume it once, and ``close`` it at the end. After any error the fix can be resumed, but this
+    object can't be used any more. ``put`` delivers a proved patch.
+    """
 
     def __init__(
         self,
@@ -111,7 +114,7 @@ class OpenFix:
 
     @property
     def result(self) -> FixResult | None:
-        """The result of the fix; None: there are steps to take."""
+        """The result of the fix, or None if steps remain."""
         return self.state.result
 
     def begin(
@@ -133,20 +136,19 @@ class OpenFix:
         self._say_unprotected()
 
     def resume(self, recorded: RecordedFix) -> None:
-        """Put on record that the fix continues from where the trail says that it is, under the same
-        identifiers.
+        """Record that the fix continues from where its trail ends, under the same identifiers.
 
-        An attempt without an outcome begins again under its own number; verdicts on record are not given
+        An attempt without an outcome begins again under its own number; recorded verdicts are not given
         again. A reopened fix starts a new transition, either from the earlier failure or to run the gates
-        again on a stored patch. What the fix needs and is missing, now or in a later step, raises
-        SettingMissingError or ToolMissingError: the fix stays as it is, and can be resumed. A batch asks no
-        model.
+        again on a stored patch. If something that the fix needs, now or in a later step, is missing,
+        SettingMissingError or ToolMissingError is raised: the fix stays as it is, and can be resumed. A
+        batch asks no model.
         """
         state, needs_model = recorded.state, recorded.needs_model and not self._parts.setup.several
         following = next_step(state, self._parts.gate_names)
         makes = following is not None and following.name == "attempt" and state.recorded is None
         asks_model = makes and needs_model and (recorded.asked_model or state.prior_attempts)
-        if asks_model and self._tier.parts.leaf is None:  # before anything is on record
+        if asks_model and self._tier.parts.leaf is None:  # before anything is recorded
             raise model_missing(self._repo.fix_id)
         self._is_resumed = True
         self._resolutions |= recorded.resolutions
@@ -161,7 +163,7 @@ class OpenFix:
         self.state = state
 
     def next(self) -> StepKey | None:
-        """Return the step that follows; None if the fix has ended."""
+        """Return the next step, or None if the fix has ended."""
         return next_step(self.state, self._parts.gate_names)
 
     def step(self, key: StepKey) -> None:
@@ -170,19 +172,19 @@ class OpenFix:
             self.state = self._step(key, self.state)
 
     def run(self) -> FixResult:
-        """Take every step that is left: the plain loop. Raises as ``step``."""
+        """Take all remaining steps: the plain loop. Raises as ``step``."""
         while (key := self.next()) is not None:
             self.step(key)
         return self._ended_with()
 
     def deliver(self) -> OneFix:
-        """After the last step: put a proved patch where it was asked for, once. Raises what that raises."""
+        """After the last step, deliver a proved patch as requested, once. Raises the delivery's errors."""
         if self._delivered is None:
             self._delivered = OneFix.delivered(self._ended_with(), self._advisory, self._put)
         return self._delivered
 
     def to_the_end(self) -> OneFix:
-        """Take every step that is left, and deliver. Raises as ``step`` and ``deliver``."""
+        """Take all remaining steps, and deliver. Raises as ``step`` and ``deliver``."""
         self.run()
         return self.deliver()
 
@@ -190,19 +192,24 @@ class OpenFix:
         if self.state.result is None:
             raise AssertionError("the steps end with a result")
         if self.state.recorded is not None:
-            # What gates that were run again had installed is of no use to any other fix.
+            # What gates that were run again have installed is of no use to other fixes.
             forget_cache(self._parts.workspace / "cache", self._record.scope)
         return self.state.result
 
     def close(self) -> None:
-        """Leave nothing behind, nor what an interrupted run had left. Idempotent."""
+        """Remove all temporary files, also those of an interrupted run. Idempotent."""
         self._opened.close()
         self._worktrees.remove_leftovers()
 
     @property
     def _allowed_hosts(self) -> tuple[str, ...]:
         rules = map(rules_of, self._advisory.ecosystems)
-        tools = [client.tool for one in rules if one is not None for client in one.clients]
+        tools = [
+            client.tool
+            for ecosystem_rules in rules
+            if ecosystem_rules is not None
+            for client in ecosystem_rules.clients
+        ]
         clients = self._parts.clients
         return clients.allowed_hosts(tools) if isinstance(clients, KnowsHosts) else ()
 
@@ -211,8 +218,8 @@ class OpenFix:
             self._record.unprotected(self._parts.sandbox_waiver)
 
     def _step(self, key: StepKey, state: FixProgress) -> FixProgress:
-        """Do the keyed step. A client that can't do its work is a person's question, not a verdict. If
-        it is missing, a resumed fix raises ToolMissingError."""
+        """Take the keyed step. If a client fails, a person is asked; there is no verdict. If a client is
+        missing, a resumed fix raises ToolMissingError."""
         self._parts.observe(key)
         if key.name == "decide":
             return self._decide(state)
@@ -228,10 +235,10 @@ class OpenFix:
                 raise
             message = excerpt(str(error), MAX_EXCERPT_CHARS)
             question = f"Step {key.name!r} could not be run: {message} Repair this and run again?"
-            ask = with_command(
+            escalation = with_command(
                 EndEscalated(EscalationReason.GATE_INFRASTRUCTURE, question), self._repo.fix_id
             )
-            return self._ended(ask, state)
+            return self._ended(escalation, state)
         raise AssertionError(f"no step is named {key.name!r}")
 
     def _decide(self, state: FixProgress) -> FixProgress:
@@ -246,7 +253,7 @@ class OpenFix:
         return replace(state, result=self._record.ended(decision, state))
 
     def _retry(self, state: FixProgress, failure: Failure) -> FixProgress:
-        if state.failed is None:  # not on record yet
+        if state.failed is None:  # not recorded yet
             self._record.failed(failure.summary, failure.signature)
         if failure.then is not None:
             return self._ended(failure.then, state)
@@ -256,23 +263,29 @@ class OpenFix:
         )
 
     def _other_candidate(self, state: FixProgress, failure: Failure) -> FixProgress | None:
-        """Go on to the recipe's next candidate, if gates refused one on a first attempt (ADR-0048)."""
-        made, selection = state.application, self._selection_of(state)
+        """Continue with the recipe's next candidate, if gates refused one on a first attempt (ADR-0048)."""
+        application, selection = state.application, self._selection_of(state)
         plugin = self._parts.tier.plugin_for(self._advisory)
         is_first = not (state.prior_attempts or state.recorded or state.failed)
         if not (
             is_first and state.candidate < MAX_RECIPE_CANDIDATES and isinstance(selection, Selected)
         ):
             return None
-        if not (isinstance(made, Applied) and made.tier is Tier.RECIPE and made.remediation):
+        if not (
+            isinstance(application, Applied)
+            and application.tier is Tier.RECIPE
+            and application.remediation
+        ):
             return None
         if not isinstance(plugin, OffersCandidates):
             return None
-        moves = made.remediation.moves
-        other = plugin.next_candidate(selection, moves, self._advisory, self._repo)
-        if other is None:
+        moves = application.remediation.moves
+        next_candidate = plugin.next_candidate(selection, moves, self._advisory, self._repo)
+        if next_candidate is None:
             return None
-        failed = self._record.candidate_failed(made, failure.summary, other, state.candidate)
+        failed = self._record.candidate_failed(
+            application, failure.summary, next_candidate, state.candidate
+        )
         return FixProgress(failed_candidates=(*state.failed_candidates, failed))
 
     def _selection_of(self, state: FixProgress) -> RecipeSelection:
@@ -299,14 +312,15 @@ class OpenFix:
         raise AssertionError("a stream ends with Finished")
 
     def _isolate(self, state: FixProgress) -> FixProgress:
-        """One disposable worktree a fix, reset between attempts: the repository is never written."""
+        """Provide the fix's one disposable worktree, reset between attempts; the repository is never
+        written."""
         with writing_below(self._parts.workspace):
             if self._worktree is None:
                 self._worktree = self._opened.enter_context(self._worktrees.open(self._repo))
             else:
                 self._worktree.reset()
             if state.verdicts and isinstance(state.application, Applied):
-                # Resumed behind the verdict that it applies: put on again, and not judged again.
+                # Resumed after the verdict that it applies: applied again, but not judged again.
                 self._worktree.apply(state.application.diff)
         return replace(state, isolated=True)
 
@@ -324,11 +338,13 @@ class OpenFix:
         verdict = verdict.model_copy(update={"duration_ms": took_ms})
         clients = self._parts.clients
         refused = clients.take_refused() if isinstance(clients, KnowsHosts) else ()
-        kept = self._record.judged(verdict, application.attempt, refused, self._new_resolutions())
-        return replace(state, verdicts=(*state.verdicts, kept))
+        recorded = self._record.judged(
+            verdict, application.attempt, refused, self._new_resolutions()
+        )
+        return replace(state, verdicts=(*state.verdicts, recorded))
 
     def _new_resolutions(self) -> tuple[RecordedResolution, ...]:
-        new = {key: it for key, it in self._resolutions.items() if key not in self._recorded}
+        new = {key: text for key, text in self._resolutions.items() if key not in self._recorded}
         self._recorded |= new.keys()
         return tuple(RecordedResolution(key=key, text=text) for key, text in new.items())
 
@@ -365,8 +381,8 @@ def run_fix(
     prior_attempts: Sequence[AttemptSummary] = (),
     linked: str | None = None,
 ) -> FixResult:
-    """Run one gate transition to its end: a first attempt and at most MAX_RETRIES retries; or what is left
-    of a ``recorded`` fix (``OpenFix.resume``). Nothing is delivered.
+    """Run one gate transition to its end: a first attempt and at most MAX_RETRIES retries; or the rest of a
+    ``recorded`` fix (``OpenFix.resume``). Nothing is delivered.
 
     ``prior_attempts`` is not empty only if the transition is linked to an earlier one, ``linked``. Raises
     SandboxError, RepositoryError, AuditStoreError: then the repository is untouched, and the fix stays open

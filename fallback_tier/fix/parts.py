@@ -31,7 +31,7 @@ from fallback_tier.tier import FallbackTier
 from fallback_tier.wiring import Services
 from fallback_tier.wiring.configuration import Configuration
 
-#: One gate's wall clock. Long enough for a real test suite, short enough to notice a hang.
+#: The wall-clock limit of one gate: long enough for a real test suite, short enough to notice a hang.
 GATE_TIMEOUT_S = 600.0
 
 #: Names that no other gate may have, whether or not this fix has a gate of that name.
@@ -44,8 +44,8 @@ def _ignore(_event: TierEvent | StepKey) -> None:
 
 @dataclass(frozen=True)
 class FixParts:
-    """The dependencies of a fix. ``setup``: evidence for a resumed run; ``report``: called with a sentence
-    on work that takes long; ``layered`` None: layered worktrees if they can be mounted."""
+    """The dependencies of a fix. ``setup``: evidence for a resumed process; ``report``: called with a
+    sentence on work that takes long; ``layered`` None: layered worktrees if they can be mounted."""
 
     tier: FallbackTier
     gates: Sequence[Gate]
@@ -82,7 +82,7 @@ def fix_parts(
     the user's gates can't be read."""
     configuration = services.configuration
     plugin, sandbox = services.plugin_for(advisory), services.sandbox()
-    kept = {"configuration": configuration.recorded(), "bounds": sandbox.bounds}
+    recorded_setup = {"configuration": configuration.recorded(), "bounds": sandbox.bounds}
     return FixParts(
         tier=services.tier,
         gates=gates_for(plugin, repo, configuration, services.clients),
@@ -95,7 +95,7 @@ def fix_parts(
         sandbox_waiver=configuration.sandbox_waiver,
         observe=observe,
         report=report,
-        setup=(setup or Setup()).model_copy(update=kept),
+        setup=(setup or Setup()).model_copy(update=recorded_setup),
     )
 
 
@@ -103,12 +103,14 @@ def gates_for(
     plugin: EcosystemPlugin, repo: RepoContext, configuration: Configuration, clients: ClientRunner
 ) -> tuple[Gate, ...]:
     """Return the gates in order, the cheapest first: the common ones, the ecosystem's, those by entry
-    point, the user's own (by the configuration, or else the base commit). Raises ConfigurationError,
-    RepositoryError, PluginError."""
-    before_them = (*common_gates(plugin), *plugin.gates())
+    point, the user's own (by the configuration, otherwise the base commit).
+
+    Raises ConfigurationError, RepositoryError, PluginError.
+    """
+    first_gates = (*common_gates(plugin), *plugin.gates())
     by_entry_point = installed_gates(plugin)
-    # Gates are told apart by their names, in the record too.
-    seen = set(_RESERVED | {gate.name for gate in before_them})
+    # Gates are identified by their names, also in the record.
+    seen = set(_RESERVED | {gate.name for gate in first_gates})
     for gate in by_entry_point:
         if gate.name in seen:
             raise ConfigurationError(
@@ -116,22 +118,31 @@ def gates_for(
                 next_step="Uninstall the distribution that brought it, or have it renamed.",
             )
         seen.add(gate.name)
-    built_in = (*before_them, *by_entry_point)
-    own = of_base(repo, clients).gates if configuration.gates is None else configuration.gates
-    check_names(own, _RESERVED | {gate.name for gate in built_in})
-    given = configuration.proof
-    proof = () if given is None else (ProofGate(given, plugin),)
-    before = [gate for gate in built_in if gate.name != TESTS_GATE]
+    built_in = (*first_gates, *by_entry_point)
+    custom_settings = (
+        of_base(repo, clients).gates if configuration.gates is None else configuration.gates
+    )
+    check_names(custom_settings, _RESERVED | {gate.name for gate in built_in})
+    configured_proof = configuration.proof
+    proof = () if configured_proof is None else (ProofGate(configured_proof, plugin),)
+    gates_before_tests = [gate for gate in built_in if gate.name != TESTS_GATE]
     tests = [gate for gate in built_in if gate.name == TESTS_GATE]
-    return (*before, *proof, *tests, *(CustomGate(settings, plugin) for settings in own))
+    return (
+        *gates_before_tests,
+        *proof,
+        *tests,
+        *(CustomGate(settings, plugin) for settings in custom_settings),
+    )
 
 
 def check_proof_fails(
     parts: FixParts, inputs: Inputs, report: Callable[[str], None]
 ) -> ProofFailure | None:
-    """Check that the proof fails at the base commit, before anything is spent, and return its failure; None
-    without a proof, or if no tier can make a patch. Raises ProofError if it can't prove anything;
-    SandboxError, RepositoryError, ToolError."""
+    """Check that the proof fails at the base commit, before anything is spent, and return its failure.
+
+    None without a proof, or if no tier can make a patch. Raises ProofError if it can't prove anything;
+    SandboxError, RepositoryError, ToolError.
+    """
     if not _may_be_patched(parts.tier, inputs.recipe_selection):
         return None
     for gate in parts.gates:

@@ -1,5 +1,5 @@
-"""What a fix would do, before anything is done: the ladder is run with real clients, in scratch
-folders. No gate runs, nothing is written to the repository, and nothing to the audit trail."""
+"""The preview of a fix: the ladder is run with real clients, in scratch folders. No gate runs, and nothing
+is written to the repository or the audit trail."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -30,7 +30,7 @@ def plan_fixes(
     chosen = settings or Settings()
     clients, plugins = clients_and_plugins(chosen.allow_hosts)
     repo, uncommitted = look_at_working_tree(repository, clients, chosen)
-    if resolve and not repo.settings.offline:  # else a client may not be needed at all
+    if resolve and not repo.settings.offline:  # offline, a client may not be needed at all
         check_clients(given, repo, clients, plugins)
     tags = tags_of(repo, clients)
     planned = divisible_plan(given, repo, plugins, resolve=resolve, tags=tags, observe=observe)
@@ -44,6 +44,10 @@ def check_clients(
     plugins: Mapping[str, EcosystemPlugin],
 ) -> None:
     """Raise StateFolderError if a client that is about to run can't write its cache."""
-    about = {it for one in given.advisories for it in by_ecosystem(one, repo, plugins)}
-    here = [name for name in about if plugins[name].manifests(repo.tracked_files)]
-    check_caches(clients, here, offline=repo.settings.offline)
+    ecosystems = {
+        ecosystem
+        for advisory in given.advisories
+        for ecosystem in by_ecosystem(advisory, repo, plugins)
+    }
+    used_ecosystems = [name for name in ecosystems if plugins[name].manifests(repo.tracked_files)]
+    check_caches(clients, used_ecosystems, offline=repo.settings.offline)

@@ -1,6 +1,6 @@
 """Several advisories: planned together, proved so that one failure does not fail all, delivered once.
 
-By recipe only: a model's plan raises one dependency, so a model is asked for one advisory at a time.
+By recipe only: a model's plan raises one dependency, so a model is asked about one advisory at a time.
 """
 
 from collections.abc import Sequence
@@ -76,12 +76,12 @@ def _delivered(
     deliver: Deliver,
     setup: Setup,
 ) -> DeliveryOutcome:
-    due = [part for part in end.parts if part.fixed]
-    patch = merged([part.application for part in due if part.application])
+    proved_parts = [part for part in end.parts if part.fixed]
+    patch = merged([part.application for part in proved_parts if part.application])
     if patch is None:
         return DeliveryOutcome()
-    before = [run.delivery(part) for part in due]
-    if all(before) and before[0] is not None:
-        deliver = before[0]
-    fixes = [part.fixed for part in due if part.fixed]
+    deliveries = [run.delivery(part) for part in proved_parts]
+    if all(deliveries) and deliveries[0] is not None:
+        deliver = deliveries[0]
+    fixes = [part.fixed for part in proved_parts if part.fixed]
     return deliver_fixes(fixes, patch, run.repo, services, setup, deliver, ends)

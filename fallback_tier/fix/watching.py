@@ -21,7 +21,7 @@ class Watcher(Protocol):
         ...
 
     def report(self, what: str, /) -> None:
-        """Report what takes long."""
+        """Report work that takes long."""
         ...
 
     def report_proof(self, what: str, /) -> None:

@@ -1,4 +1,4 @@
-"""Support of a plan: which claims it makes, which of them the context carries (ADR-0022)."""
+"""Support of a plan: its claims, and which of them the context supports (ADR-0022)."""
 
 import re
 from collections import Counter
@@ -11,12 +11,12 @@ from pydantic import Field, TypeAdapter
 from fallback_audit.frozen import Frozen
 from fallback_tier.outcome import DependencyBump, Override, Plan, Refuse, SearchReplace
 
-#: Code is one word, whatever stands in it. Spans without their closing mark are prose.
+#: Code counts as one word, whatever it contains. Spans without a closing mark are prose.
 _CODE: Final = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 
-#: What may end a sentence: stops, what closes round them, citations that follow (`. [S1][E2] `). Begins
-#: at a run's first stop only: a model that is caught in a loop writes thousands of dots.
-#: No white space follows the dots of a version, so they end nothing.
+#: The end of a sentence: stops, closing marks, citations that follow (`. [S1][E2] `). It begins only at a
+#: run's first stop, because a model that is caught in a loop writes thousands of dots. The dots of a
+#: version are not followed by white space, so they end nothing.
 _STOP: Final = re.compile(
     r"(?<![.!?])[.!?]+[\"')\]*_`]{0,8}(?:[ \t]{0,3}\[[A-Z]\d{1,3}\][,;.]?){0,8}(?=\s)"
 )
@@ -24,10 +24,10 @@ _STOP: Final = re.compile(
 #: An empty line, or a line that begins a list item or a heading.
 _BREAK: Final = re.compile(r"\n[ \t]*\n\s*|\n(?=[ \t]*(?:[-*+•#]+|\d{1,2}[.)])[ \t])")
 
-#: A list item's mark is no part of what the item says.
+#: A list item's mark is not part of the item's text.
 _MARK: Final = re.compile(r"^(?:[-*+•#]+|\d{1,2}[.)])\s+")
 
-#: The word before a stop after which a sentence goes on, whatever follows.
+#: Words before a stop after which a sentence always continues.
 _NEVER_LAST: Final = frozenset(
     {
         "e.g",
@@ -48,32 +48,37 @@ _NEVER_LAST: Final = frozenset(
     | {"fig", "sec", "ch", "p", "pp", "ver", "v", "vol", "dr", "mr", "mrs", "ms", "st"}
 )
 
-#: As these, unless a capital letter follows.
+#: The same, unless a capital letter follows.
 _SELDOM_LAST: Final = frozenset({"etc", "al", "inc", "ltd", "co", "corp"})
 
 _LAST_WORD: Final = re.compile(r"[\w.]*\Z")
 
-#: "No." is an abbreviation in front of a number only.
+#: "No." is an abbreviation only before a number.
 _BEFORE_NUMBER: Final = frozenset({"no", "nos", "p", "pp", "v", "ver", "st"})
 
 
 def sentences(text: str) -> tuple[str, ...]:
-    """Return the sentences, each on one line, without list marks. Code spans, abbreviations, initials and
-    version numbers are not cut, and nothing else is lost. Linear in the text's length."""
-    masked = _CODE.sub(lambda found: "x" * len(found.group()), text)
+    """Return the sentences, each on one line, without list marks.
+
+    Code spans, abbreviations, initials and version numbers are not cut, and nothing else is lost. Linear in
+    the text's length.
+    """
+    masked = _CODE.sub(lambda match: "x" * len(match.group()), text)
     cuts = {0, len(text)}
-    cuts.update(found.end() for found in _BREAK.finditer(masked))
-    cuts.update(found.end() for found in _STOP.finditer(masked) if _ends_sentence(masked, found))
+    cuts.update(match.end() for match in _BREAK.finditer(masked))
+    cuts.update(match.end() for match in _STOP.finditer(masked) if _ends_sentence(masked, match))
     pieces = (" ".join(text[start:end].split()) for start, end in pairwise(sorted(cuts)))
-    return tuple(message for piece in pieces if (message := _MARK.sub("", piece)).strip("-*+•#_. "))
+    return tuple(
+        sentence for piece in pieces if (sentence := _MARK.sub("", piece)).strip("-*+•#_. ")
+    )
 
 
 def _ends_sentence(masked: str, stop: re.Match[str]) -> bool:
-    """Does this stop end a sentence, or an abbreviation, an initial, a list number?"""
+    """Return whether this stop ends a sentence, not an abbreviation, an initial or a list number."""
     if masked[stop.start()] != "." or stop.group().startswith(".."):
         return True
-    before = masked[max(0, stop.start() - 40) : stop.start()]
-    match = _LAST_WORD.search(before)
+    preceding = masked[max(0, stop.start() - 40) : stop.start()]
+    match = _LAST_WORD.search(preceding)
     word = match.group().lower().strip("_") if match else ""
     following = masked[stop.end() : stop.end() + 8].lstrip()[:1]
     if word in _BEFORE_NUMBER:
@@ -82,23 +87,23 @@ def _ends_sentence(masked: str, stop: re.Match[str]) -> bool:
         return False
     if word in _SELDOM_LAST:
         return following.isupper()
-    line = before[: len(before) - len(word)].rpartition("\n")[2]
+    line = preceding[: len(preceding) - len(word)].rpartition("\n")[2]
     if word.isdigit() and not line.strip():
         return False  # "1. First": a list number
     return not (len(word) == 1 and word.isalpha() and match is not None and match.group().isupper())
 
 
-#: Sentences of a rationale that are claims of their own; the last one takes in what comes after. A judge
-#: answers for each, and a rationale of more is an essay.
+#: Sentences of a rationale that are separate claims; the last one includes all that follows. A judge grades
+#: each, and a rationale with more of them is an essay.
 MAX_SENTENCES: Final = 20
 
-#: One claim, as a judge and a reviewer read it: a long sentence. A longer text is shown by its ends.
+#: One claim, as a judge and a reviewer read it: a long sentence. A longer text is shown by its two ends.
 MAX_CLAIM_CHARS: Final = 600
 
-#: What an edit's claim quotes of its old and new text; the judge is shown the whole edit beside it.
+#: How much of its old and new text an edit's claim quotes; the judge also sees the whole edit.
 MAX_QUOTED_CHARS: Final = 100
 
-#: What a problem quotes of an answer, which may be anything.
+#: How much a problem quotes of an answer, which may be anything.
 _SHOWN_ID_CHARS: Final = 20
 
 
@@ -135,7 +140,7 @@ class Judgement(Frozen):
 
     @property
     def supported(self) -> bool:
-        """All claims are."""
+        """Whether all claims are supported."""
         return all(grade.supported for grade in self.graded)
 
     @property
@@ -145,7 +150,7 @@ class Judgement(Frozen):
 
     @property
     def unsupported(self) -> tuple[str, ...]:
-        """The claims that are not, one sentence each, with the judge's reason."""
+        """The unsupported claims, one sentence each, with the judge's reason."""
         texts = {claim.id: claim.text for claim in self.claims}
         return tuple(
             f"{texts[grade.id]} ({grade.reason or 'no reason given'})"
@@ -155,51 +160,54 @@ class Judgement(Frozen):
 
 
 def claims_of(plan: Plan) -> tuple[Claim, ...]:
-    """Return the claims of a plan (C1, C2 …), empty for a refusal: sentences of the rationale, what a bump
-    or override says of the version, one per edit."""
+    """Return the claims of a plan (C1, C2 …), empty for a refusal: sentences of the rationale, a bump's or
+    override's claim about the version, one claim per edit."""
     if isinstance(plan, Refuse):
         return ()
-    messages = _claim_sentences(plan.rationale)
+    texts = _claim_sentences(plan.rationale)
     if isinstance(plan, DependencyBump | Override):
-        messages.append(_version_claim(plan))
-    messages += [_edit_claim(number, edit) for number, edit in enumerate(plan.edits, 1)]
+        texts.append(_version_claim(plan))
+    texts += [_edit_claim(number, edit) for number, edit in enumerate(plan.edits, 1)]
     return tuple(
         Claim(id=f"C{number}", text=_ends(text, MAX_CLAIM_CHARS))
-        for number, text in enumerate(messages, 1)
+        for number, text in enumerate(texts, 1)
     )
 
 
 def has_cut_claims(plan: Plan) -> bool:
-    """Is a part of its rationale in no claim, so that a grade of them all would not be one of the plan?"""
+    """Return whether a part of the rationale is in no claim, so that grades of all claims would not grade
+    the plan."""
     return any(len(text) > MAX_CLAIM_CHARS for text in _claim_sentences(plan.rationale))
 
 
 def read_verdicts(graded: Sequence[Graded], claims: Sequence[Claim]) -> Judgement | str:
-    """Return a judgement in the order of the claims, or why the answer is none (a claim left out, graded
+    """Return a judgement in the order of the claims, or why the answer is not one (a claim left out, graded
     twice, invented)."""
     if not claims:
         return "The plan makes no claim, so there is nothing to judge."
-    given = Counter(grade.id for grade in graded)
-    wanted = [claim.id for claim in claims]
-    faults = {
-        "claims that the plan does not make": [name for name in given if name not in wanted],
-        "a claim more than once": [name for name in wanted if given[name] > 1],
-        "nothing about a claim": [name for name in wanted if not given[name]],
+    grades_by_id = Counter(grade.id for grade in graded)
+    claim_ids = [claim.id for claim in claims]
+    names_by_fault = {
+        "claims that the plan does not make": [
+            name for name in grades_by_id if name not in claim_ids
+        ],
+        "a claim more than once": [name for name in claim_ids if grades_by_id[name] > 1],
+        "nothing about a claim": [name for name in claim_ids if not grades_by_id[name]],
     }
-    for fault, names in faults.items():
+    for fault, names in names_by_fault.items():
         if names:
             shown = ", ".join(_ends(name, _SHOWN_ID_CHARS) for name in names[:3])
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             return f"The judge's answer says {fault}: {shown}{more}."
     by_id = {grade.id: grade for grade in graded}
-    return Judgement(claims=tuple(claims), graded=tuple(by_id[name] for name in wanted))
+    return Judgement(claims=tuple(claims), graded=tuple(by_id[name] for name in claim_ids))
 
 
 def _claim_sentences(rationale: str) -> list[str]:
-    messages = list(sentences(rationale))
-    if len(messages) > MAX_SENTENCES:
-        messages[MAX_SENTENCES - 1 :] = [" ".join(messages[MAX_SENTENCES - 1 :])]
-    return messages
+    claims = list(sentences(rationale))
+    if len(claims) > MAX_SENTENCES:
+        claims[MAX_SENTENCES - 1 :] = [" ".join(claims[MAX_SENTENCES - 1 :])]
+    return claims
 
 
 def _version_claim(plan: DependencyBump | Override) -> str:
@@ -209,8 +217,8 @@ def _version_claim(plan: DependencyBump | Override) -> str:
 
 def _edit_claim(number: int, edit: SearchReplace) -> str:
     if edit.makes_file:
-        made = f"makes the new file {edit.path} with {_quoted(edit.new)}"
-        return f"Edit {number} {made}; the advisory and the code shown call for it."
+        action = f"makes the new file {edit.path} with {_quoted(edit.new)}"
+        return f"Edit {number} {action}; the advisory and the code shown call for it."
     change = (
         f"replaces {_quoted(edit.old)} in {edit.path} by {_quoted(edit.new)}"
         if edit.new
@@ -223,9 +231,9 @@ def _quoted(code: str) -> str:
     return f"`{_ends(' '.join(code.split()), MAX_QUOTED_CHARS)}`"
 
 
-def _ends(text: str, most: int) -> str:
-    """The text, or its two ends where it is too long: both say what it is."""
-    if len(text) <= most:
+def _ends(text: str, max_chars: int) -> str:
+    """Return the text, or its two ends if it is too long: both identify it."""
+    if len(text) <= max_chars:
         return text
-    half = (most - 3) // 2
+    half = (max_chars - 3) // 2
     return f"{text[:half]} … {text[-half:]}"

@@ -1,9 +1,8 @@
-"""Validity of a plan: deterministic, always checked, no model call. An invalid plan is asked again
-within the call ceiling and never handed on.
+"""Validity of a plan: deterministic, always checked, no model call. After an invalid plan the model is
+asked again, within the limit of calls; the plan is never passed on.
 
-What it can't see: whether a bump is a downgrade of *this* repository's version, and whether an overridden
-package is a direct dependency. The recipe, which reads the manifests, refuses both
-(``EcosystemPlugin.apply``).
+It can't see whether a bump is a downgrade of *this* repository's version, or whether an overridden package
+is a direct dependency. The recipe, which reads the manifests, refuses both (``EcosystemPlugin.apply``).
 """
 
 import json
@@ -34,13 +33,14 @@ from fallback_tier.prompt.redact import REDACTED, redact_secrets
 from fallback_tier.repo import RepoContext
 from fallback_tier.syntax import first_error_line
 
-#: A plan's rationale (UTF-8 bytes). Each of its sentences is a claim to be checked: a screenful.
+#: The limit of a plan's rationale (UTF-8 bytes): a screenful. Each of its sentences is a claim to be
+#: checked.
 MAX_RATIONALE_BYTES: Final = 4_096
 
-#: Citations of one plan: three times what a prompt offers.
+#: The limit of a plan's citations: three times what a prompt offers.
 MAX_CITATIONS: Final = 50
 
-#: Problems told at once: enough for one repair, short enough for the next prompt.
+#: How many problems are reported at once: enough for one repair, short enough for the next prompt.
 MAX_PROBLEMS: Final = 10
 
 _OWN_CODE: Final = (
@@ -58,9 +58,11 @@ def check_plan(
     snippet_ids: frozenset[str],
     example_ids: frozenset[str],
 ) -> tuple[str, ...]:
-    """Return every problem of a plan, each a sentence to act on; empty if it is valid. ``snippet_ids``
-    (``S1`` …) and ``example_ids`` (``E1`` …) may be cited, and the advisory's ids. Never raises for a bad
-    plan."""
+    """Return every problem of a plan, each a sentence to act on; empty if it is valid.
+
+    ``snippet_ids`` (``S1`` …) and ``example_ids`` (``E1`` …) may be cited, and the advisory's ids. Never
+    raises for a bad plan.
+    """
     offered = snippet_ids | example_ids | {advisory.id, *advisory.aliases}
     problems = [*_citations(plan, offered), *_rationale(plan)]
     if isinstance(plan, Refuse):
@@ -80,11 +82,11 @@ def check_plan(
 
 
 def _is_own(plan: DependencyBump | Override, repo: RepoContext, plugin: EcosystemPlugin) -> bool:
-    """Is the package that it raises one that this repository is the source of?"""
+    """Return whether this repository is the source of the package whose version the plan raises."""
     if repo.affected is None or not repo.affected.is_own:
         return False
-    own = {package.name for package in repo.affected.own}
-    return not own or canonical_name(plugin.name, plan.package) in own
+    own_names = {package.name for package in repo.affected.own}
+    return not own_names or canonical_name(plugin.name, plan.package) in own_names
 
 
 def _rationale(plan: Plan) -> Iterator[str]:
@@ -97,61 +99,63 @@ def _rationale(plan: Plan) -> Iterator[str]:
 
 
 def _citations(plan: Plan, offered: frozenset[str]) -> Iterator[str]:
-    known = ", ".join(sorted(offered, key=lambda name: (len(name), name))) or "none"
+    known_ids = ", ".join(sorted(offered, key=lambda name: (len(name), name))) or "none"
     if len(plan.citations) > MAX_CITATIONS:
         yield (
             f"The plan has {len(plan.citations)} citations; the limit is {MAX_CITATIONS}: name each of"
-            f" these at most once: {known}."
+            f" these at most once: {known_ids}."
         )
         return
     for citation in dict.fromkeys(plan.citations):
         if citation not in offered:
-            yield f"Citation {quoted(citation)} does not exist; those that do: {known}."
+            yield f"Citation {quoted(citation)} does not exist; those that do: {known_ids}."
 
 
 def _version(plan: DependencyBump | Override, advisory: Advisory, ecosystem: str) -> Iterator[str]:
-    """The package is one the advisory names, the version one that it fixes."""
-    named = advisory.packages(ecosystem)
-    if canonical_name(ecosystem, plan.package) not in named:
+    """Yield problems unless the advisory names the package, and the version fixes it."""
+    packages = advisory.packages(ecosystem)
+    if canonical_name(ecosystem, plan.package) not in packages:
         yield (
             f"Package {quoted(plan.package)} is not one that {advisory.id} names for {ecosystem}: "
-            f"{', '.join(named) or 'none'}."
+            f"{', '.join(packages) or 'none'}."
         )
         return
     fixed = fixed_versions(advisory, ecosystem, plan.package)
-    wanted = f"use one of {', '.join(fixed)} or above" if fixed else "no fixed version is known"
+    advice = f"use one of {', '.join(fixed)} or above" if fixed else "no fixed version is known"
     version = quoted(plan.version)
-    # What orders versions reads more than one: of a range that admits the flaw it may see one end.
+    # The version order accepts more than exact versions: of a range that includes vulnerable versions it
+    # may see one end.
     exact = served(ecosystem).is_exact(plan.version)
     if not exact or not is_orderable(ecosystem, plan.version):
-        yield f"Version {version} is not an exact {ecosystem} version; {wanted}."
+        yield f"Version {version} is not an exact {ecosystem} version; {advice}."
     elif is_affected(advisory, ecosystem, plan.package, plan.version):
-        yield f"Version {version} of {plan.package} is affected by {advisory.id}; {wanted}."
+        yield f"Version {version} of {plan.package} is affected by {advisory.id}; {advice}."
     elif not fixed or compare_versions(ecosystem, plan.version, fixed[0]) < 0:
-        # Not affected because it is older than the flaw: going there would be a downgrade.
-        yield f"Version {version} of {plan.package} is below every fixed version; {wanted}."
+        # Not affected because it is older than the vulnerability: that would be a downgrade.
+        yield f"Version {version} of {plan.package} is below every fixed version; {advice}."
 
 
-#: Search/replace edits of one plan. Real fixes have a median of two or three hunks; what needs more
-#: than this is a rewrite that a person should see.
+#: The limit of search/replace edits in one plan. Real fixes have a median of two or three hunks; more than
+#: this is a rewrite that a person should see.
 MAX_EDITS: Final = 40
 
-#: Old and new text of one edit, each (UTF-8 bytes): several screens of code.
+#: The limit of the old and the new text of one edit, each (UTF-8 bytes): several screens of code.
 MAX_EDIT_BYTES: Final = 16_384
 
-#: All old and new texts of a plan together (UTF-8 bytes): some 16,000 tokens, more than is reviewed as
-#: one fix.
+#: The limit of all old and new texts of a plan together (UTF-8 bytes): some 16,000 tokens, more than is
+#: reviewed as one fix.
 MAX_EDITS_BYTES: Final = 4 * MAX_EDIT_BYTES
 
-#: TOML that is looked at, in characters: what a person wrote has less.
+#: Characters of TOML that is parsed: a file written by a person has fewer.
 MAX_TOML_CHARS: Final = 256 * 1024
 
-#: Longest name, path or line that a problem quotes back: enough to recognise what was meant.
+#: Longest name, path or line that a problem quotes: enough to recognise it.
 _SHOWN_CHARS: Final = 120
 
 
 def quoted(text: str) -> str:
-    """A model's own words in a problem, bounded. Behind ``repr`` nobody would find a secret in them."""
+    """Return a model's text for a problem, bounded. Secrets are removed first: after ``repr`` they would
+    not be recognised."""
     text, _ = redact_secrets(text)
     return repr(text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "…")
 
@@ -163,31 +167,33 @@ def edit_problems(
     *,
     may_make_files: bool,
 ) -> tuple[str, ...]:
-    """Return a sentence for every problem of a plan's edits: the first of each edit, in order; without any,
-    files that parsed and no longer do, or whose new lines read as something else (``plain_text``).
-    ``may_make_files``: without ``old`` an edit makes a file. Never raises."""
+    """Return a sentence for every problem of a plan's edits: the first problem of each edit, in order.
+
+    If there is none, return files that parsed and no longer do, or whose new lines read as something else
+    (``plain_text``). ``may_make_files``: an edit without ``old`` creates a file. Never raises.
+    """
     if len(edits) > MAX_EDITS:
         return (
             f"The plan has {len(edits)} edits; the limit is {MAX_EDITS}: keep the essential ones.",
         )
     size = sum(len(edit.old.encode()) + len(edit.new.encode()) for edit in edits)
     texts = _Texts(repo, plugin, may_make_files, Judging.of(repo))
-    found = [
+    problems = [
         f"Edit {number}: {problem}"
         for number, edit in enumerate(edits, start=1)
         if (problem := texts.apply(number, edit)) is not None
     ]
     if size > MAX_EDITS_BYTES:
-        found.append(
+        problems.append(
             f"The edits have {size:,} bytes together; the limit is {MAX_EDITS_BYTES:,}: shorten `old` and"
             " `new` to the lines that change."
         )
-    return tuple(found or texts.broken())
+    return tuple(problems or texts.broken())
 
 
 @dataclass
 class _File:
-    """``before`` None: it is new."""
+    """An edited file. ``before`` None: it is new."""
 
     before: str | None
     after: str
@@ -205,7 +211,7 @@ class _Texts:
     files: dict[str, _File] = field(default_factory=dict)
 
     def apply(self, number: int, edit: SearchReplace) -> str | None:
-        """Make one edit; or its first problem."""
+        """Apply one edit. Return its first problem, or None."""
         if edit.makes_file:
             return self._make(number, edit)
         if edit.path not in self.files:
@@ -234,7 +240,7 @@ class _Texts:
         return None
 
     def _make(self, number: int, edit: SearchReplace) -> str | None:
-        """A new file, which is code of its own from its first line on; or its first problem."""
+        """Create a file, all of which is the plan's own code. Return its first problem, or None."""
         name = quoted(edit.path)
         if self.repo.has(edit.path) or edit.path in self.files:
             return (
@@ -256,7 +262,7 @@ class _Texts:
         return problem
 
     def broken(self) -> list[str]:
-        """The files that the edits leave with a syntax error which they didn't have, or with lines that
+        """Return a problem for each file that the edits leave with a new syntax error, or with lines that
         don't read as they run."""
         return [
             problem
@@ -265,7 +271,7 @@ class _Texts:
         ]
 
     def _path(self, path: str) -> str | None:
-        """Why this path can't be edited: place, then kind, then presence."""
+        """Return why this path can't be edited, or None: location, then kind, then presence."""
         reason = self._barred(path)
         if reason is not None:
             return f"{quoted(path)} may not be changed: {reason}."
@@ -280,7 +286,7 @@ class _Texts:
 def barred_reason(
     path: str, repo: RepoContext, plugin: EcosystemPlugin, judging: Judging
 ) -> str | None:
-    """Why no plan's edit may touch this path, whatever is there."""
+    """Return why no plan's edit may touch this path, whether or not it exists; or None."""
     reason = forbidden_reason(path) or recipe_only_reason(path)
     if reason is None and (path in repo.manifests or plugin.editable_keys(path) is not None):
         reason = "it is a dependency manifest (use dependency_bump or override)"
@@ -288,14 +294,14 @@ def barred_reason(
 
 
 def _redacted_line(new: str, before: str) -> str | None:
-    """Return a line of ``new`` that the prompt shows and the file doesn't have."""
+    """Return a line of ``new`` that the prompt shows and the file doesn't have, or None."""
     shown = {line.strip() for line in redact_secrets(before)[0].split("\n")}
     shown -= {line.strip() for line in before.split("\n")}
     return next((line for line in map(str.strip, new.split("\n")) if line in shown), None)
 
 
 def _texts(edit: SearchReplace) -> str | None:
-    """What is wrong with an edit's texts, wherever they belong."""
+    """Return what is wrong with an edit's texts, in any file; or None."""
     if edit.old == edit.new:
         return f"`old` and `new` are the same in {quoted(edit.path)}: leave the edit out."
     if max(len(edit.old.encode()), len(edit.new.encode())) > MAX_EDIT_BYTES:
@@ -309,25 +315,27 @@ def _texts(edit: SearchReplace) -> str | None:
 
 
 def _broken(path: str, file: _File) -> str | None:
-    *others, last = file.edits
-    which = (
-        f"Edits {', '.join(map(str, others))} and {last} leave" if others else f"Edit {last} leaves"
+    *earlier, last = file.edits
+    subject = (
+        f"Edits {', '.join(map(str, earlier))} and {last} leave"
+        if earlier
+        else f"Edit {last} leaves"
     )
     line = _error_line(file.after, path)
     if line is None or _error_line(file.before or "", path) is not None:
         why = misread_reason(path, file.before, file.after)
-        return why and f"{which} {quoted(path)} with text that does not read as it runs: {why}."
-    # As a part of its file: a line alone may not say that a value in it is a secret.
+        return why and f"{subject} {quoted(path)} with text that does not read as it runs: {why}."
+    # Redacted as a part of its file: a line alone may not show that a value in it is a secret.
     lines = redact_secrets(file.after)[0].split("\n")
     shown = lines[min(line, len(lines)) - 1].strip()
     return (
-        f"{which} {quoted(path)} with a syntax error at line {line}: {quoted(shown)}. Send code in the"
+        f"{subject} {quoted(path)} with a syntax error at line {line}: {quoted(shown)}. Send code in the"
         " file's language that is complete in itself."
     )
 
 
 def _error_line(text: str, path: str) -> int | None:
-    """The line (from 1) of the first syntax error; None: it parses, or nobody here can tell."""
+    """Return the line (from 1) of the first syntax error; None: it parses, or no parser here can tell."""
     suffix, text = PurePosixPath(path).suffix.lower(), text.removeprefix("\ufeff")
     try:
         if suffix == ".json":
@@ -340,9 +348,10 @@ def _error_line(text: str, path: str) -> int | None:
     except json.JSONDecodeError as error:
         return error.lineno
     except tomllib.TOMLDecodeError as error:
-        # Python 3.11 tells the line in words only ("… (at line 3, column 5)", "… (at end of document)").
-        place = str(error).rpartition("(at line ")[2].partition(",")[0]
-        return int(place) if place.isdecimal() else text.count("\n") + 1
+        # Python 3.11 reports the line only in its message ("… (at line 3, column 5)", "… (at end of
+        # document)").
+        line = str(error).rpartition("(at line ")[2].partition(",")[0]
+        return int(line) if line.isdecimal() else text.count("\n") + 1
     except (RecursionError, ValueError):
-        return None  # nested, or numbers, beyond what these parsers take: they can't tell
+        return None  # deeper nesting, or larger numbers, than these parsers accept: they can't tell
     return None

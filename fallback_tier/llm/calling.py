@@ -1,7 +1,7 @@
-"""One model call: looked up, charged, recorded, asked, booked. The only way to a model (ADR-0021).
+"""One model call: look up, charge, record, send, book. The only way to a model (ADR-0021).
 
-Before a request is sent it is on record with its pre-charge; what the server says it used replaces
-that. An answer that was paid for before an interruption is found again by its request, not paid twice.
+A request is recorded with its pre-charge before it is sent; the usage that the server reports replaces the
+charge. An answer that was paid for before an interruption is found again by its request, not paid twice.
 """
 
 import queue
@@ -37,7 +37,7 @@ from fallback_tier.ports import LanguageModel, ModelAnswer, ModelRequest
 from fallback_tier.prompt.builder import Prompt
 from fallback_tier.prompt.redact import excerpt, redact_secrets
 
-# Several model requests at the same time: threads talk to the servers, one generator reports.
+# Several concurrent model requests: threads talk to the servers, one generator reports.
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Arrived:
-    """How a request ended."""
+    """The outcome of a request, and its duration."""
 
     outcome: ModelAnswer | ModelError
     duration_ms: int
@@ -58,7 +58,7 @@ class Arrived:
 
 @dataclass(frozen=True)
 class _Ended:
-    """A thread's last word. ``error``: anything but a ModelError, which is the caller's to see."""
+    """The end of a thread. ``error``: an exception other than ModelError, which the caller must see."""
 
     index: int
     arrived: Arrived | None
@@ -68,12 +68,14 @@ class _Ended:
 def exchange(
     model: LanguageModel, requests: Sequence[ModelRequest]
 ) -> Generator[Piece, None, list[Arrived]]:
-    """Ask all, at most MAX_PARALLEL_CALLS at once; yield pieces as they arrive. Closing the generator
-    abandons the requests: each thread ends at its next piece. Raises what ``ask`` raises except ModelError,
-    after every thread has ended."""
+    """Send all requests, at most MAX_PARALLEL_CALLS at once, and yield pieces as they arrive.
+
+    Closing the generator abandons the requests: each thread ends at its next piece. Raises what ``ask``
+    raises except ModelError, after every thread has ended.
+    """
     if len(requests) == 1:
         return (yield from _inline(model, requests[0]))
-    words: queue.SimpleQueue[Piece | _Ended] = queue.SimpleQueue()
+    arrivals: queue.SimpleQueue[Piece | _Ended] = queue.SimpleQueue()
     waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
     stop = threading.Event()
     for index in range(len(requests)):
@@ -85,7 +87,7 @@ def exchange(
                 index = waiting.get_nowait()
             except queue.Empty:
                 return
-            words.put(_ask(model, requests[index], index, words, stop))
+            arrivals.put(_ask(model, requests[index], index, arrivals, stop))
 
     threads = [
         threading.Thread(target=work, daemon=True, name=f"model-call-{number}")
@@ -96,11 +98,11 @@ def exchange(
     ended: dict[int, _Ended] = {}
     try:
         while len(ended) < len(requests):
-            word = words.get()
-            if isinstance(word, Piece):
-                yield word
+            arrival = arrivals.get()
+            if isinstance(arrival, Piece):
+                yield arrival
             else:
-                ended[word.index] = word
+                ended[arrival.index] = arrival
     finally:
         stop.set()
     fault = next((end.error for end in ended.values() if end.error is not None), None)
@@ -110,12 +112,12 @@ def exchange(
 
 
 def _inline(model: LanguageModel, request: ModelRequest) -> Generator[Piece, None, list[Arrived]]:
-    """One request needs no thread."""
+    """Send one request without a thread."""
     started = time.monotonic_ns()
     try:
-        with closing(model.ask(request)) as words:
+        with closing(model.ask(request)) as pieces:
             while True:
-                yield Piece(0, next(words))
+                yield Piece(0, next(pieces))
     except StopIteration as end:
         outcome: ModelAnswer | ModelError = end.value
     except ModelError as error:
@@ -127,7 +129,7 @@ def _ask(
     model: LanguageModel,
     request: ModelRequest,
     index: int,
-    words: "queue.SimpleQueue[Piece | _Ended]",
+    arrivals: "queue.SimpleQueue[Piece | _Ended]",
     stop: threading.Event,
 ) -> _Ended:
     started = time.monotonic_ns()
@@ -138,12 +140,12 @@ def _ask(
     try:
         with closing(model.ask(request)) as pieces:
             while not stop.is_set():
-                words.put(Piece(index, next(pieces)))
+                arrivals.put(Piece(index, next(pieces)))
     except StopIteration as end:
         return arrived(end.value)
     except ModelError as error:
         return arrived(error)
-    except BaseException as error:  # noqa: BLE001 (told to the generator, which raises it)
+    except BaseException as error:  # noqa: BLE001 (passed to the generator, which raises it)
         return _Ended(index, None, error)
     abandoned = ModelError("The call was abandoned.", next_step="Start the attempt again.")
     return arrived(abandoned)
@@ -151,7 +153,7 @@ def _ask(
 
 @dataclass(frozen=True)
 class CallRequest:
-    """A request to make, and what its record says beside it."""
+    """A request to send, and further fields of its record."""
 
     request: ModelRequest
     example_ids: tuple[str, ...] = ()
@@ -180,7 +182,7 @@ class _Call:
 
 class Caller:
     """The calls of one attempt. ``meter`` None: no caps; ``journal`` None: no answers are reused;
-    ``keep_prompts``: each prompt becomes private evidence before it is sent."""
+    ``keep_prompts``: each prompt is stored as private evidence before it is sent."""
 
     def __init__(
         self,
@@ -205,12 +207,12 @@ class Caller:
 
     @property
     def usage(self) -> tuple[CallUsage, ...]:
-        """What the calls of this attempt have used, those found again counted in."""
+        """The usage of this attempt's calls, including reused answers."""
         return self._ledger.totals()
 
     def ask(self, model: LanguageModel, ask: CallRequest) -> Generator[TierEvent, None, Answered]:
-        """Make one call; an author's text is yielded as it arrives, as draft. Raises ModelError if no
-        answer came (recorded by then), OverBudget."""
+        """Make one call; an author's text is yielded as it arrives, as draft. Raises ModelError if there is
+        no answer (recorded by then), OverBudget."""
         outcome = (yield from self.ask_all(model, [ask]))[0]
         if isinstance(outcome, ModelError):
             raise outcome
@@ -219,26 +221,30 @@ class Caller:
     def ask_all(
         self, model: LanguageModel, asks: Sequence[CallRequest]
     ) -> Generator[TierEvent, None, list[Answered | ModelError]]:
-        """Make several calls, at most MAX_PARALLEL_CALLS at once; outcomes in their order. All are recorded
-        before the first is sent, and their ends in the order of ``asks``: the same answers leave the same
-        trail. Raises OverBudget if not all may be sent: then none was."""
+        """Make several calls, at most MAX_PARALLEL_CALLS at once, and return their outcomes in order.
+
+        All are recorded before the first is sent, and their ends in the order of ``asks``: the same answers
+        leave the same trail. Raises OverBudget if not all may be sent: then none was.
+        """
         calls = [self._numbered(model, ask) for ask in asks]
-        found = {index: one for index, call in enumerate(calls) if (one := self._earlier(call))}
-        to_send = {index: call for index, call in enumerate(calls) if index not in found}
+        reused = {
+            index: match for index, call in enumerate(calls) if (match := self._earlier(call))
+        }
+        to_send = {index: call for index, call in enumerate(calls) if index not in reused}
         outcomes: dict[int, Answered | ModelError] = {}
-        again = [self._reused(model, calls[index], one.event) for index, one in found.items()]
+        again = [self._reused(model, calls[index], found.event) for index, found in reused.items()]
         try:
             yield from self._announce(model, list(to_send.values()), again)
         except OverBudget:
             # Return reused answers, so that a smaller request can use them.
-            self._given_back += [(calls[index].key, earlier) for index, earlier in found.items()]
+            self._given_back += [(calls[index].key, earlier) for index, earlier in reused.items()]
             raise
-        for index, earlier in found.items():
+        for index, earlier in reused.items():
             outcomes[index] = Answered(earlier.answer, calls[index].number)
         drafts: set[int] = set()
         arrived = yield from self._exchange(model, list(to_send.values()), drafts)
-        # All ends are durable before the first is told: a consumer that leaves between two of them
-        # loses no answer that was paid for.
+        # All ends are stored before the first is yielded: a consumer that stops between two of them loses
+        # no answer that was paid for.
         ends = [
             self._record(self._end(model, call, end))
             for call, end in zip(to_send.values(), arrived, strict=True)
@@ -273,10 +279,10 @@ class Caller:
         return _Call(ask, self._numbers[kind], ask.request.key(model.model))
 
     def _earlier(self, call: _Call) -> Found | None:
-        for place, (key, found) in enumerate(self._given_back):
+        for index, (key, answer) in enumerate(self._given_back):
             if key == call.key:
-                del self._given_back[place]
-                return found
+                del self._given_back[index]
+                return answer
         if self._journal is None:
             return None
         return self._journal.take(self._record.scope, self._task.number, call.key)
@@ -285,7 +291,7 @@ class Caller:
         self, model: LanguageModel, calls: Sequence[_Call], again: Sequence[AnswerReused]
     ) -> Generator[TierEvent, None, None]:
         """Record calls with their charges, before they are sent; all or none. Then record reused answers
-        (``again``): if the consumer stops there, the calls are unsent, too."""
+        (``again``): if the consumer stops there, the calls are not sent either."""
         announced: list[_Call] = []
         try:
             for call in calls:
@@ -316,13 +322,17 @@ class Caller:
     def _exchange(
         self, model: LanguageModel, calls: Sequence[_Call], drafts: set[int]
     ) -> Generator[TierEvent, None, list[Arrived]]:
-        """Send, pass on an author's words, wait for all. ``drafts``: takes the calls that had words."""
+        """Send the calls, yield an author's text, wait for all. ``drafts``: the numbers of calls that had
+        text are added to it."""
         with closing(exchange(model, [call.ask.request for call in calls])) as pieces:
             while True:
                 try:
                     piece = next(pieces)
                 except StopIteration as end:
-                    return [replace(one, outcome=beginning(one.outcome)) for one in end.value]
+                    return [
+                        replace(arrived, outcome=beginning(arrived.outcome))
+                        for arrived in end.value
+                    ]
                 call = calls[piece.index]
                 if call.type is CallType.AUTHOR:
                     drafts.add(call.number)
@@ -348,7 +358,7 @@ class Caller:
         )
 
     def _reused(self, model: LanguageModel, call: _Call, earlier: ModelAnswered) -> AnswerReused:
-        assert earlier.answer_evidence is not None  # noqa: S101 (a journal finds only kept ones)
+        assert earlier.answer_evidence is not None  # noqa: S101 (a journal finds only stored answers)
         return AnswerReused(
             attempt=self._task.number,
             call=call.number,
@@ -374,14 +384,15 @@ class Caller:
             call_type=call.type,
             **answer.usage.model_dump(),
             cost_usd_estimate=None if cost is None else f"{cost:f}",
-            stop_reason=excerpt(answer.stop_reason, MAX_EXCERPT_CHARS),  # a server's own words
+            stop_reason=excerpt(answer.stop_reason, MAX_EXCERPT_CHARS),  # a server's own text
             answer_sha256=patch_digest(answer.text),
             answer_evidence=self._kept_answer(answer),
             duration_ms=end.duration_ms,
         )
 
     def _kept_answer(self, answer: ModelAnswer) -> str | None:
-        """Keep an answer for a resume. None: it holds a secret, which no evidence does: ask again then."""
+        """Store an answer for a resume. None: it holds a secret, which evidence must not; a resume asks
+        again."""
         if redact_secrets(answer.text)[0] != answer.text:
             return None
         return self._evidence.put(answer.model_dump_json().encode())
@@ -406,8 +417,8 @@ def _withheld(why: str) -> ModelError:
 
 @dataclass(frozen=True)
 class ModelAttempt:
-    """One attempt with a model: the question, and where its events and calls go. Another prompt for it is
-    another value (``dataclasses.replace``)."""
+    """One attempt with a model: the prompt, and the recorder and caller of its events and calls. With
+    another prompt it is another value (``dataclasses.replace``)."""
 
     task: AttemptTask
     prompt: Prompt

@@ -1,7 +1,7 @@
-"""Support of a plan, asked of a judge: a model, best another one than the author's (ADR-0022).
+"""Support of a plan, judged by a model, preferably another one than the author's (ADR-0022).
 
-Off, unreachable, over budget or unreadable: the plan is *not evaluated*, which is on record and is
-never turned into a verdict.
+If the judge is off, unreachable, over budget or unreadable, the plan is *not evaluated*: that is recorded,
+and never turned into a verdict.
 """
 
 from collections.abc import Generator, Sequence
@@ -34,11 +34,11 @@ from fallback_tier.prompt.fence import Fenced, SourceKind, fence
 from fallback_tier.prompt.redact import excerpt, redact_secrets
 from fallback_tier.prompt.render import render_own
 
-#: Output tokens of a grade: an id, true or false, a reason of ten words, and three times as much for
-#: a wordy one.
+#: Output tokens of a grade: an id, true or false, a reason of ten words, and three times as much for a
+#: wordy one.
 TOKENS_PER_CLAIM: Final = 80
 
-#: The object around the grades, and the code fence that models like to put round it.
+#: The object around the grades, and the code fence that models often add.
 TOKENS_AROUND: Final = 60
 
 _TEMPLATE: Final = "grounding-judge.md"
@@ -64,9 +64,11 @@ def judge_request(
     max_output_tokens: int,
     secrets: frozenset[str] = frozenset(),
 ) -> ModelRequest | str:
-    """Return the request, or why this plan can't be judged (one that doesn't fit its fence: a grade of a
-    cut claim would be invented). ``max_output_tokens`` is a ceiling. Raises ConfigurationError for a wrong
-    template or nonce."""
+    """Return the request, or why this plan can't be judged (it doesn't fit its fence: a grade of a cut
+    claim would be invented).
+
+    ``max_output_tokens`` is a ceiling. Raises ConfigurationError for a wrong template or nonce.
+    """
     if not claims:
         return "The plan makes no claim, so there is nothing to judge."
     if has_cut_claims(plan):
@@ -76,12 +78,14 @@ def judge_request(
     def fenced(text: str, kind: SourceKind) -> Fenced:
         return fence(text, source_kind=kind, nonce=nonce, secrets=secrets)
 
-    listed = fenced("\n".join(f"{claim.id}: {claim.text}" for claim in claims), SourceKind.PLAN)
+    fenced_claims = fenced(
+        "\n".join(f"{claim.id}: {claim.text}" for claim in claims), SourceKind.PLAN
+    )
     edits = fenced(_edits_text(plan), SourceKind.PLAN)
-    if listed.cut or edits.cut:
-        what = "claims are" if listed.cut else "edits are"
-        most = SourceKind.PLAN.max_bytes
-        return f"The plan's {what} longer than the {most:,} bytes that a judge is shown whole."
+    if fenced_claims.cut or edits.cut:
+        cut_part = "claims are" if fenced_claims.cut else "edits are"
+        max_bytes = SourceKind.PLAN.max_bytes
+        return f"The plan's {cut_part} longer than the {max_bytes:,} bytes that a judge is shown whole."
     summary, proof = context.failure_summary, context.proof_failure
     user = render_own(
         _TEMPLATE,
@@ -90,8 +94,8 @@ def judge_request(
             "fence_code": nonce,
             "advisory": fenced(context.advisory, SourceKind.ADVISORY).text,
             "snippets": [
-                fenced(f"[{one.id}] {one.shown}", SourceKind.REPOSITORY_SNIPPET).text
-                for one in context.snippets
+                fenced(f"[{snippet.id}] {snippet.shown}", SourceKind.REPOSITORY_SNIPPET).text
+                for snippet in context.snippets
             ],
             "examples": [
                 fenced(f"[E{number}] {text}", SourceKind.SOLVED_EXAMPLE).text
@@ -100,7 +104,7 @@ def judge_request(
             "proof_failure": proof and fenced(proof, SourceKind.PROOF_FAILURE).text,
             "failure_summary": summary and fenced(summary, SourceKind.PRIOR_ATTEMPT_SUMMARY).text,
             "edits": edits.text if _edits_text(plan) else None,
-            "claims": listed.text,
+            "claims": fenced_claims.text,
             "ids": ", ".join(claim.id for claim in claims),
         },
     )
@@ -115,7 +119,7 @@ def judge_request(
 
 
 def output_tokens(claims: int) -> int:
-    """What an answer over so many claims may take."""
+    """Return the output tokens that an answer over so many claims may need."""
     return TOKENS_AROUND + TOKENS_PER_CLAIM * claims
 
 
@@ -136,7 +140,7 @@ def _schema() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class PlanJudge:
-    """Grades every claim of a plan against what the author was shown."""
+    """Grades every claim of a plan against the author's context."""
 
     model: LanguageModel
     nonces: NonceSource
@@ -146,7 +150,7 @@ class PlanJudge:
     def judge(
         self, plan: Plan, draft: Draft, attempt: ModelAttempt
     ) -> Generator[TierEvent, None, Judgement | None]:
-        """The judgement, on record; None where there is none, and the record says why."""
+        """Return the judgement after recording it, or None after recording why there is none."""
         claims = claims_of(plan)
         verdict = yield from self._ask(plan, claims, draft, attempt)
         if isinstance(verdict, str):
@@ -212,11 +216,11 @@ def _read(answer: ModelAnswer, claims: tuple[Claim, ...]) -> Judgement | str:
     return read_verdicts(verdicts.claims, claims)
 
 
-#: What every judge's answer has, and little else in one.
+#: A key that every judge's answer has, and few other objects in it.
 _KEY = "claims"
 
 
 def read_graded(answer: ModelAnswer) -> tuple[Verdicts | None, tuple[str, ...]]:
-    """Return the grades in an answer, or what is wrong with it. Never raises. ``read_verdicts`` checks that
-    each claim is graded once."""
+    """Return the grades in an answer, or its problems. Never raises. ``read_verdicts`` checks that each
+    claim is graded once."""
     return read_one(answer, _KEY, verdicts_adapter)

@@ -1,8 +1,9 @@
 """The LLM tier: ask for a plan until one is valid, new and supported, within the call ceiling.
 
-Two checks with two consequences (ADR-0022). *Validity* is ours: an invalid or repeated plan is asked
-for again (ADR-0014) and never handed on. *Support* is a judge's: an unsupported plan is generated once
-more under the strict instruction, and if that doesn't fix it, passed on with a flag.
+Two checks with two consequences (ADR-0022). *Validity* is checked by rules: after an invalid or repeated
+plan the model is asked again (ADR-0014), and the plan is never passed on. *Support* is a judge's decision:
+an unsupported plan is generated once more under the strict instruction, and if that doesn't help, passed on
+with a flag.
 """
 
 from collections.abc import Generator, Sequence
@@ -79,20 +80,20 @@ if TYPE_CHECKING:
     from fallback_tier.llm.selfrag import SelfRag
 
 
-#: Why grounding was not evaluated, as it is recorded.
+#: The recorded reason why grounding was not evaluated.
 NO_JUDGE = "no judge is configured"
 
 
 @dataclass(frozen=True)
 class Invalid:
-    """A draft that can't be handed on: the event that says so, and what to tell the model."""
+    """A draft that can't be passed on: its event, and the problems for the model."""
 
     event: PlanRejected | RepeatedPatchRejected
     problems: tuple[str, ...]
     reason: RefusalReason
 
     def content(self, draft: Draft) -> str:
-        """Return what makes two rejected answers the same one: the changes that come of it, the plan
+        """Return a text that is equal for equal rejected answers: the digest of the changes, the plan
         without its reasons, or the words."""
         if isinstance(self.event, RepeatedPatchRejected):
             return self.event.edit_digest
@@ -102,8 +103,8 @@ class Invalid:
 
 
 def check(draft: Draft, prompt: Prompt, task: AttemptTask) -> Proposal | Invalid:
-    """Return a proposal, or why the draft must be asked for again. Raises Refusal if the model declines, or
-    a needed client is missing."""
+    """Return a proposal, or why the model must be asked again. Raises Refusal if the model declines, or a
+    needed client is missing."""
     plan = draft.plan
     if isinstance(plan, Refuse):
         raise declining(plan)
@@ -129,20 +130,20 @@ def check(draft: Draft, prompt: Prompt, task: AttemptTask) -> Proposal | Invalid
 
 
 def declining(plan: Refuse) -> Refusal:
-    """The model's own word ends the attempt."""
+    """Return the refusal for a model that declines, which ends the attempt."""
     return Refusal(RefusalReason.MODEL_REFUSED, f"The model declined: {plan.reason}")
 
 
 def _turned_into_changes(
     plan: DependencyBump | Override | SourceEdit, draft: Draft, task: AttemptTask
 ) -> Proposal:
-    """We compute the changes; a model never types a diff."""
+    """Return the changes of a plan. The tool computes them; a model never writes a diff."""
     if isinstance(plan, SourceEdit):
         merged, recipe, level = merge_edits(task.repo, (), plan.edits), None, ProofLevel.SOURCE
     else:
-        # A model's bump takes the recipe's own road; its call-site edits come on top.
-        raising = task.plugin.override if isinstance(plan, Override) else task.plugin.bump
-        selection = raising(plan.package, plan.version)
+        # A model's bump is applied by the recipe; its call-site edits come on top.
+        select = task.plugin.override if isinstance(plan, Override) else task.plugin.bump
+        selection = select(plan.package, plan.version)
         recipe = task.plugin.apply(selection, task.advisory, task.repo)
         check_recipe(recipe.changes, task.plugin, task.repo)
         merged, level = merge_edits(task.repo, recipe.changes, plan.edits), recipe.proof_level
@@ -159,14 +160,14 @@ def _turned_into_changes(
 
 
 def _rejected(draft: Draft, problems: tuple[str, ...], task: AttemptTask) -> Invalid:
-    messages = tuple(excerpt(problem, MAX_EXCERPT_CHARS) for problem in problems)
-    event = PlanRejected(attempt=task.number, call=draft.call, problems=messages)
+    excerpts = tuple(excerpt(problem, MAX_EXCERPT_CHARS) for problem in problems)
+    event = PlanRejected(attempt=task.number, call=draft.call, problems=excerpts)
     return Invalid(event, problems, RefusalReason.PLAN_INVALID)
 
 
 def _repeated(proposal: Proposal, draft: Draft, task: AttemptTask) -> Invalid | None:
-    """A fresh context is no use if it gives the same edits (ADR-0011). They are allowed if the plan now
-    declares the capabilities that were missing."""
+    """Return an Invalid if an earlier attempt had the same edits: a fresh context is no use then
+    (ADR-0011). They are allowed if the plan now declares the capabilities that were missing."""
     digest = edit_digest(proposal.changes)
     declares = bool(proposal.plan and proposal.plan.capabilities)
     earlier = next(
@@ -212,9 +213,11 @@ class LlmLeaf:
     def write(
         self, task: AttemptTask, examples: Sequence[FewShot], record: Recorder
     ) -> Generator[TierEvent, None, Proposal]:
-        """Make one attempt of at most MAX_AUTHOR_CALLS answers. Raises Refusal at the ceiling, for a
-        repeated rejected answer, if the model declines, at a cap of the budget, and if no answer came (the
-        SDK has retried)."""
+        """Make one attempt of at most MAX_AUTHOR_CALLS answers.
+
+        Raises Refusal at the ceiling, for a repeated rejected answer, if the model declines, at a cap of
+        the budget, and if there is no answer (the SDK has retried).
+        """
         caller = Caller(
             task,
             record,
@@ -254,9 +257,9 @@ class LlmLeaf:
             if conversation is None:
                 attempt, draft = yield from self._open(attempt, examples, ceiling)
             else:
-                again = self._ask(attempt, conversation, strict=strict)
+                asking = self._ask(attempt, conversation, strict=strict)
                 draft = yield from (
-                    again if declined is None else _unless_too_much(again, declined)
+                    asking if declined is None else _unless_too_much(asking, declined)
                 )
             declined = None
             task, prompt, record = attempt.task, attempt.prompt, attempt.record
@@ -267,26 +270,26 @@ class LlmLeaf:
                     conversation, declined = more.opening, draft.plan
                     continue
             verdict = check(draft, prompt, task)
-            # 1. Validity: asked again, never handed on.
+            # 1. Validity: ask again, never pass on.
             if isinstance(verdict, Invalid):
                 invalid = verdict
                 yield record(verdict.event)
                 yield _discarded(draft, task, verdict.problems)
                 if (content := verdict.content(draft)) in rejected:
-                    break  # Told what was wrong with it, the model gave it again.
+                    break  # Although it was given the problems, the model repeated the answer.
                 rejected.add(content)
                 conversation = self.prompts.repair(
                     prompt, draft.text, verdict.problems, strict=strict
                 )
                 continue
-            # 2. Support: generated once more, then passed on with a flag.
+            # 2. Support: generate once more, then pass on with a flag.
             judgement = yield from self._judged(draft, verdict, attempt)
             if (
                 judgement is None
                 and doubted is not None
                 and edit_digest(verdict.changes) == edit_digest(doubted.proposal.changes)
             ):
-                break  # Nobody looked anew: the doubt about these very edits stands.
+                break  # Not judged again: the doubt about these same edits remains.
             if judgement is None or judgement.supported:
                 return replace(verdict, grounding=_grounding(judgement))
             doubted = _Doubted(verdict, judgement, doubted.attempts + 1 if doubted else 1)
@@ -311,27 +314,28 @@ class LlmLeaf:
     def _open(
         self, attempt: ModelAttempt, examples: Sequence[FewShot], ceiling: CallCeiling
     ) -> Generator[TierEvent, None, tuple[ModelAttempt, Draft]]:
-        """The first draft. Where prompt and answer are more than the model's window or a cap has room for,
-        once more with less of the package's own code, and a shorter answer."""
+        """Return the first draft. If prompt and answer exceed the model's window or a cap, try once more
+        with less of the package's own code, and a shorter answer."""
         try:
             return attempt, (yield from self._draft(attempt, examples))
         except (OverBudget, ModelError) as error:
             less = attempt.task.with_less
             if less is None or not _is_too_much(error):
                 raise
-            small = replace(attempt, task=less, prompt=self._prompt(less, examples))
-            if small.prompt.byte_count >= attempt.prompt.byte_count and not (
+            smaller_attempt = replace(attempt, task=less, prompt=self._prompt(less, examples))
+            if smaller_attempt.prompt.byte_count >= attempt.prompt.byte_count and not (
                 less.repo.settings.max_output_tokens < attempt.task.repo.settings.max_output_tokens
             ):
                 raise
-            if isinstance(error, ModelError):  # it was sent; what a cap holds back was not
+            if isinstance(error, ModelError):  # it was sent; a call that a cap withholds was not
                 ceiling.take()
-        return small, (yield from self._draft(small, examples))
+        return smaller_attempt, (yield from self._draft(smaller_attempt, examples))
 
     def _more_code(
         self, draft: Draft, plan: Refuse, attempt: ModelAttempt
     ) -> Generator[TierEvent, None, Prompt | None]:
-        """Once an attempt, a model that declines is shown the code that it names (ADR-0044)."""
+        """Return the prompt with the code that a declining model names, or None; once an attempt
+        (ADR-0044)."""
         task, prompt = attempt.task, attempt.prompt
         more = self.prompts.with_more_code(
             prompt, plan.reason, task.repo, own_code=task.is_own_code
@@ -346,7 +350,8 @@ class LlmLeaf:
     def _draft(
         self, attempt: ModelAttempt, examples: Sequence[FewShot]
     ) -> Generator[TierEvent, None, Draft]:
-        """By one answer, or by self-RAG's beam; what follows on it is the same for every strategy."""
+        """Return a draft by one answer, or by self-RAG's beam; later steps are the same for every
+        strategy."""
         strategy = attempt.task.repo.settings.strategy
         if self.self_rag is not None and strategy is Strategy.SELF_RAG:
             return (yield from self.self_rag.draft(attempt, examples))
@@ -366,8 +371,8 @@ class LlmLeaf:
             nonces=conversation.nonces,
             effort=settings.effort,
         )
-        ask = CallRequest(request, example_ids=prompt.example_ids, strict=strict)
-        answered = yield from attempt.caller.ask(self.author, ask)
+        call_request = CallRequest(request, example_ids=prompt.example_ids, strict=strict)
+        answered = yield from attempt.caller.ask(self.author, call_request)
         plan, problems = read_plan(answered.answer, prompt.answer_form)
         return Draft(
             call=answered.call,
@@ -381,7 +386,7 @@ class LlmLeaf:
     def _judged(
         self, draft: Draft, proposal: Proposal, attempt: ModelAttempt
     ) -> Generator[TierEvent, None, Judgement | None]:
-        """The judge's word on record, or the reason why there is none."""
+        """Return the judge's recorded judgement, or None after recording why there is none."""
         if self.judge is None:
             number = attempt.task.number
             yield attempt.record(
@@ -403,15 +408,15 @@ def _grammar(attempt: ModelAttempt) -> str | None:
     if task.repo.settings.answer_form is not AnswerForm.BLOCKS:
         return None
     judging = Judging.of(task.repo)
-    shown = [
-        one
-        for one in prompt.snippets
-        if barred_reason(one.path, task.repo, task.plugin, judging) is None
+    editable = [
+        snippet
+        for snippet in prompt.snippets
+        if barred_reason(snippet.path, task.repo, task.plugin, judging) is None
     ]
-    citable = [one.id for one in prompt.snippets] + sorted(prompt.example_citations)
+    citable = [snippet.id for snippet in prompt.snippets] + sorted(prompt.example_citations)
     citable += [task.advisory.id, *task.advisory.aliases]
     return grammar_of_blocks(
-        [run for one in shown for run in one.quotable],
+        [run for snippet in editable for run in snippet.quotable],
         citable,
         may_bump=not task.is_own_code,
         may_declare=_may_declare(task),
@@ -419,7 +424,7 @@ def _grammar(attempt: ModelAttempt) -> str | None:
 
 
 def _may_declare(task: AttemptTask) -> bool:
-    """Was an attempt of this transition told to declare what its edits reach for?"""
+    """Return whether an attempt of this transition was told to declare its edits' capabilities."""
     kinds = {attempt.failure_kind for attempt in task.prior_attempts}
     return FailureKind.UNDECLARED_CAPABILITY in kinds
 
@@ -434,12 +439,12 @@ def _grounding(judgement: Judgement | None) -> Grounding:
     return Grounding(judgement.supported, judgement.faithfulness_score)
 
 
-# What the LLM tier records, and how its work on an attempt ends, if it gave no supported plan.
+# The events of the LLM tier, and the end of its work on an attempt without a supported plan.
 
 
 @dataclass(frozen=True)
 class _Doubted:
-    """A valid plan that the judge found unsupported, and how many such there were by then."""
+    """A valid plan that the judge found unsupported, and the number of such plans so far."""
 
     proposal: Proposal
     judgement: Judgement
@@ -449,7 +454,7 @@ class _Doubted:
 def _flagged(
     doubted: _Doubted, task: AttemptTask, record: Recorder
 ) -> Generator[TierEvent, None, Proposal]:
-    """Handed on, saying what to double-check: the gates prove behaviour, not reasons."""
+    """Return the proposal with a flag and what to double-check: the gates prove behaviour, not reasons."""
     judgement = doubted.judgement
     reason = (
         f"{len(judgement.unsupported)} of {len(judgement.claims)} claims of this plan are not supported "
@@ -495,7 +500,10 @@ def _unless_too_much(
     asking: Generator[TierEvent, None, Draft], declined: Refuse
 ) -> Generator[TierEvent, None, Draft]:
     """Return the answer of a model that was shown more code. If its window has no room for that, the model
-    has declined. Raises Refusal; OverBudget if a cap has no room, since a person may raise a cap."""
+    has declined.
+
+    Raises Refusal; OverBudget if a cap has no room, because a person may raise a cap.
+    """
     try:
         return (yield from asking)
     except ModelError as error:
@@ -505,7 +513,7 @@ def _unless_too_much(
 
 
 def _is_too_much(error: OverBudget | ModelError) -> bool:
-    """Would a shorter prompt be another matter?"""
+    """Return whether a shorter prompt may help."""
     if isinstance(error, OverBudget):
         return bool(error.wanted)
     return error.failure is ModelFailureKind.CONTEXT_TOO_LONG

@@ -1,10 +1,9 @@
-"""Self-RAG (Asai et al. 2023, arXiv 2310.11511) over edits: the first draft of an attempt by search.
+"""Self-RAG (Asai et al. 2023, arXiv 2310.11511) over edits: a search for an attempt's first draft.
 
-A segment is one search/replace edit. A step, for all paths of the beam at once: decide on examples, ask an
-author for one candidate per example, check each, ask a critic about those that hold, keep the best. The
-paper's model emits reflections as tokens; here they are asked of a critic, and no model was trained.
-What is asked at the same time is recorded in the order of paths and examples: the same answers leave the
-same trail.
+A segment is one search/replace edit. Each step, for all paths of the beam at once: decide on examples, ask
+an author for one candidate per example, check each, ask a critic about the valid ones, keep the best. The
+paper's model emits reflections as tokens; here a critic is asked for them, and no model was trained.
+Concurrent calls are recorded in the order of paths and examples, so the same answers leave the same trail.
 """
 
 import math
@@ -62,9 +61,9 @@ from fallback_tier.retrieval import FewShot, example_text
 SegmentT = TypeVar("SegmentT")
 
 
-# The beam (section 3.3): what is kept, what is finished, what wins, without a model. A path is as good as
-# the *mean* of its segments' scores, so that a longer plan is neither better nor worse for its length.
-# Equal scores are ordered by position, never by arrival: the same scores give the same plan.
+# The beam (section 3.3): what is kept, what is finished, what wins, without a model. A path's score is the
+# *mean* of its segments' scores, so that a longer plan is neither better nor worse for its length. Equal
+# scores are ordered by position, never by arrival: the same scores give the same plan.
 
 
 @dataclass(frozen=True)
@@ -76,17 +75,17 @@ class Path(Generic[SegmentT]):
 
     @property
     def score(self) -> float:
-        """The mean of the scores; of the empty path, 0."""
+        """The mean of the scores, or 0 for the empty path."""
         return fmean(self.scores) if self.scores else 0.0
 
     def then(self, segment: SegmentT, score: float) -> "Path[SegmentT]":
-        """One segment longer."""
+        """Return this path with one more segment."""
         return Path((*self.segments, segment), (*self.scores, score))
 
 
 @dataclass(frozen=True)
 class Scored(Generic[SegmentT]):
-    """A valid continuation of path ``parent`` (its place in the frontier). ``is_final``: it ends it."""
+    """A valid continuation of path ``parent`` (its index in the frontier), or its end (``is_final``)."""
 
     parent: int
     segment: SegmentT
@@ -105,39 +104,45 @@ class Beam(Generic[SegmentT]):
         self._seen: set[Hashable] = set()
 
     def is_new(self, key: Hashable) -> bool:
-        """Whether no path with this key came before; from now on one has. Scores belong to new ones."""
+        """Return whether this key is new, and remember it. Only the first path with a key is scored."""
         if key in self._seen:
             return False
         self._seen.add(key)
         return True
 
     def advance(self, scored: Sequence[Scored[SegmentT]]) -> tuple[bool, ...]:
-        """Keep the best ``width`` of all continuations, and return which. Final ones are finished, the
-        others are the next frontier; a path that nothing continues ends unfinished."""
-        paths = [self.frontier[one.parent].then(one.segment, one.score) for one in scored]
-        order = sorted(range(len(scored)), key=lambda place: (-paths[place].score, place))
-        kept = order[: self.width]
-        continued = {one.parent for one in scored}
-        self._stuck += [path for place, path in enumerate(self.frontier) if place not in continued]
-        self._finished += [paths[place] for place in kept if scored[place].is_final]
-        self.frontier = tuple(paths[place] for place in kept if not scored[place].is_final)
-        return tuple(place in kept for place in range(len(scored)))
+        """Keep the best ``width`` of all continuations, and return for each whether it was kept.
+
+        Final ones are finished, the others are the next frontier; a path without a continuation ends
+        unfinished.
+        """
+        paths = [
+            self.frontier[continuation.parent].then(continuation.segment, continuation.score)
+            for continuation in scored
+        ]
+        order = sorted(range(len(scored)), key=lambda index: (-paths[index].score, index))
+        kept_indexes = order[: self.width]
+        continued = {continuation.parent for continuation in scored}
+        self._stuck += [path for index, path in enumerate(self.frontier) if index not in continued]
+        self._finished += [paths[index] for index in kept_indexes if scored[index].is_final]
+        self.frontier = tuple(paths[index] for index in kept_indexes if not scored[index].is_final)
+        return tuple(index in kept_indexes for index in range(len(scored)))
 
     @property
     def has_finished(self) -> bool:
-        """Some path is finished: the best one is, then."""
+        """Whether any path is finished. The best path is then a finished one."""
         return bool(self._finished)
 
     def best(self) -> Path[SegmentT] | None:
-        """Return the best finished path, or else the best with a segment, or None. Of equal ones, the one
-        that ended first."""
+        """Return the best finished path, otherwise the best one with a segment, or None. Of equal paths,
+        the one that ended first wins."""
         ended = self._finished or [path for path in (*self._stuck, *self.frontier) if path.segments]
         return max(ended, key=lambda path: path.score, default=None)
 
 
 @dataclass(frozen=True)
 class SearchModels:
-    """What is wired once. ``meter`` is only asked for room: charging is the caller's business."""
+    """The components of a search, wired once. ``meter`` is only checked for budget: the caller charges."""
 
     author: LanguageModel
     critic: LanguageModel
@@ -149,7 +154,7 @@ class SearchModels:
 
 @dataclass(frozen=True)
 class SearchContext:
-    """One attempt, and what is known of it."""
+    """One attempt, with its examples and situation."""
 
     parts: SearchModels
     attempt: ModelAttempt
@@ -158,14 +163,14 @@ class SearchContext:
 
     @property
     def snippet_ids(self) -> frozenset[str]:
-        """The snippets that a plan may cite."""
+        """The ids of the snippets that a plan may cite."""
         return frozenset(snippet.id for snippet in self.attempt.prompt.snippets)
 
 
 @dataclass(frozen=True)
 class WrittenSegment:
-    """A segment on a path, by author call ``call`` from ``shot`` (None: no example). ``shots``: its step's
-    examples, which the next may use."""
+    """A segment on a path, written by author call ``call`` from ``shot`` (None: no example). ``shots``: the
+    examples of its step, which the next step may reuse."""
 
     segment: Segment
     call: int
@@ -174,33 +179,33 @@ class WrittenSegment:
 
 
 def segments_text(moves: Sequence[WrittenSegment]) -> str:
-    """The segments as the next prompt shows them, one a line."""
+    """Return the segments as the next prompt shows them, one per line."""
     return "\n".join(move.segment.model_dump_json() for move in moves)
 
 
 def shown(shot: FewShot | None) -> str:
-    """An example as a prompt shows it; empty for none."""
+    """Return an example as a prompt shows it, or "" for None."""
     return "" if shot is None else example_text(shot.example, shot.text, shot.edits)
 
 
 def example_id(shot: FewShot | None) -> str | None:
-    """Its id; None for none."""
+    """Return the example's id, or None for None."""
     return None if shot is None else shot.example.example_id
 
 
 def shots_of(path: Path[WrittenSegment]) -> tuple[FewShot, ...]:
-    """The examples that a path's segments were written from, each once, in order."""
-    found = {move.shot.example.example_id: move.shot for move in path.segments if move.shot}
-    return tuple(found.values())
+    """Return the examples that a path's segments were written from, each once, in order."""
+    shots_by_id = {move.shot.example.example_id: move.shot for move in path.segments if move.shot}
+    return tuple(shots_by_id.values())
 
 
-#: A candidate's problem, as it is recorded.
+#: A candidate's recorded problem.
 SAME_PLAN = "Another candidate made the same plan."
 
 
 @dataclass(frozen=True)
 class CandidateCall:
-    """A candidate before it is asked for. ``shots``: the examples of its path's step."""
+    """A candidate before the author is asked for it. ``shots``: the examples of its path's step."""
 
     candidate: Candidate
     path: Path[WrittenSegment]
@@ -208,7 +213,7 @@ class CandidateCall:
     shots: tuple[FewShot, ...]
 
     def ask(self, context: SearchContext) -> CallRequest:
-        """The author's request."""
+        """Return the request to the author."""
         request = context.parts.prompts.segment(
             context.situation,
             plan=segments_text(self.path.segments),
@@ -219,7 +224,7 @@ class CandidateCall:
         return CallRequest(request, example_ids=self.example_ids, candidate=self.candidate)
 
     def critique(self, context: SearchContext, segment: str) -> CallRequest:
-        """The critic's request on what the author answered."""
+        """Return the request to the critic about the author's answer."""
         request = context.parts.prompts.critique(
             context.situation,
             plan=segments_text(self.path.segments),
@@ -230,15 +235,15 @@ class CandidateCall:
 
     @property
     def example_ids(self) -> tuple[str, ...]:
-        """What the candidate's prompts show."""
+        """The ids of the examples that the candidate's prompts show."""
         name = example_id(self.shot)
         return () if name is None else (name,)
 
 
 @dataclass(frozen=True)
 class CandidateAnswer:
-    """A candidate's answer. ``move`` None: it continues nothing (``problem``); ``call`` None: no answer
-    came; ``refused``: the author declined."""
+    """A candidate's answer. ``move`` None: it is not a valid continuation (``problem``); ``call`` None:
+    there was no answer; ``refused``: the author declined."""
 
     one: CandidateCall
     call: int | None = None
@@ -250,34 +255,37 @@ class CandidateAnswer:
 
 
 def candidate_calls(
-    step: int, frontier: tuple[Path[WrittenSegment], ...], sets: list[tuple[FewShot, ...]]
+    step: int, frontier: tuple[Path[WrittenSegment], ...], shots_by_path: list[tuple[FewShot, ...]]
 ) -> list[CandidateCall]:
-    """One candidate an example, or one without any; in the order of paths and examples."""
+    """Return one candidate per path and example, or one for a path without examples, in the order of paths
+    and examples."""
     return [
-        CandidateCall(Candidate(step=step, path=place, number=number), path, shot, shots)
-        for place, (path, shots) in enumerate(zip(frontier, sets, strict=True))
+        CandidateCall(Candidate(step=step, path=index, number=number), path, shot, shots)
+        for index, (path, shots) in enumerate(zip(frontier, shots_by_path, strict=True))
         for number, shot in enumerate(shots or (None,))
     ]
 
 
 def candidate_answers(
-    one: CandidateCall,
+    candidate_call: CandidateCall,
     outcome: Answered | ModelError,
     context: SearchContext,
     beam: Beam[WrittenSegment],
 ) -> CandidateAnswer:
-    """What came of a candidate. Marks the path that it makes as seen: an equal one is not scored."""
+    """Return a candidate's checked answer. Marks its path as seen, so that an equal one is not scored."""
     if isinstance(outcome, ModelError):
-        return CandidateAnswer(one, problem=outcome.problem)
+        return CandidateAnswer(candidate_call, problem=outcome.problem)
     answer = outcome.answer
     segment, problems = read_segment(answer)
-    problem = " ".join(problems) if segment is None else _problem(segment, one, context, beam)
+    problem = (
+        " ".join(problems) if segment is None else _problem(segment, candidate_call, context, beam)
+    )
     return CandidateAnswer(
-        one,
+        candidate_call,
         call=outcome.call,
         move=None
         if problem or segment is None
-        else WrittenSegment(segment, outcome.call, one.shot, one.shots),
+        else WrittenSegment(segment, outcome.call, candidate_call.shot, candidate_call.shots),
         problem=problem,
         text=answer.text,
         lm_score=likelihood(answer.mean_logprob),
@@ -286,14 +294,17 @@ def candidate_answers(
 
 
 def _problem(
-    segment: Segment, one: CandidateCall, context: SearchContext, beam: Beam[WrittenSegment]
+    segment: Segment,
+    candidate_call: CandidateCall,
+    context: SearchContext,
+    beam: Beam[WrittenSegment],
 ) -> str:
-    """Return why the segment does not continue its path; empty if it does. A refusal counts only if no path
-    comes to an edit."""
-    before = [move.segment for move in one.path.segments]
-    wrong = misplaced(segment, before)
-    if wrong is not None:
-        return wrong
+    """Return why the segment is not a valid continuation of its path, or "". A refusal counts only if no
+    path reaches an edit."""
+    before = [move.segment for move in candidate_call.path.segments]
+    placement_problem = misplaced(segment, before)
+    if placement_problem is not None:
+        return placement_problem
     if isinstance(segment, RefuseSegment):
         return f"The model declined: {segment.reason}"
     plan = plan_of([*before, segment])
@@ -303,7 +314,7 @@ def _problem(
         repo=context.attempt.task.repo,
         plugin=context.attempt.task.plugin,
         snippet_ids=context.snippet_ids,
-        # Examples show how; what a segment rests on is this repository's.
+        # Examples only show a method: a segment may cite this repository's snippets alone.
         example_ids=frozenset(),
     )
     if problems:
@@ -315,13 +326,13 @@ def _problem(
     return "" if beam.is_new(key) else SAME_PLAN
 
 
-# Candidates that hold, judged by a critic and weighed (Self-RAG's ISREL, ISSUP and ISUSE).
+# Valid candidates, judged by a critic and weighted (Self-RAG's ISREL, ISSUP and ISUSE).
 
 
 @dataclass(frozen=True)
 class _ScoredCandidate:
-    """A candidate's score. ``score`` None: it does not hold; ``critique`` None with a score: none was
-    available, so it counts the worst."""
+    """A candidate's score. ``score`` None: it is not valid; ``critique`` None with a score: there was no
+    readable critique, so it gets the worst one."""
 
     tried: CandidateAnswer
     critique: Critique | None = None
@@ -329,11 +340,11 @@ class _ScoredCandidate:
 
     @property
     def is_final(self) -> bool:
-        """The critic says that the plan is complete with it."""
+        """Whether the critic says that this segment completes the plan."""
         return self.critique is not None and self.critique.is_final
 
     def event(self, task: AttemptTask, *, kept: bool) -> SegmentScored:
-        """For the record."""
+        """Return the event that records this candidate."""
         critique = self.critique
         return SegmentScored(
             attempt=task.number,
@@ -351,50 +362,54 @@ class _ScoredCandidate:
 
 
 def _scored_candidates(
-    found: Sequence[CandidateAnswer], context: SearchContext
+    answers: Sequence[CandidateAnswer], context: SearchContext
 ) -> Generator[TierEvent, None, tuple[list[_ScoredCandidate], str]]:
-    """Every candidate in order, and why there is no critique at all (empty: there is one, or none was
-    needed). All critiques are asked for at the same time."""
-    asks = [ask for one in found if (ask := _ask(one, context)) is not None]
-    if not asks:
-        return [_ScoredCandidate(one) for one in found], ""
+    """Return all candidates in order, and why there is no critique at all ("": there is one, or none was
+    needed). All critiques are requested at the same time."""
+    requests = [request for answer in answers if (request := _ask(answer, context)) is not None]
+    if not requests:
+        return [_ScoredCandidate(answer) for answer in answers], ""
     try:
-        outcomes = yield from context.attempt.caller.ask_all(context.parts.critic, asks)
+        outcomes = yield from context.attempt.caller.ask_all(context.parts.critic, requests)
     except OverBudget as over:
-        critiques: list[Critique | None] = [None] * len(asks)
-        silent = f"the budget has no room for critiques: {over.problem}"
+        critiques: list[Critique | None] = [None] * len(requests)
+        no_critique_reason = f"the budget has no room for critiques: {over.problem}"
     else:
         critiques = [
             None if isinstance(outcome, ModelError) else read_critique(outcome.answer)[0]
             for outcome in outcomes
         ]
         answered = any(isinstance(outcome, Answered) for outcome in outcomes)
-        silent = "" if answered else "the critic gives no answer"
-    waiting = iter(critiques)
+        no_critique_reason = "" if answered else "the critic gives no answer"
+    remaining_critiques = iter(critiques)
     return [
-        _ScoredCandidate(one) if one.move is None else _scored(one, next(waiting)) for one in found
-    ], silent
+        _ScoredCandidate(answer)
+        if answer.move is None
+        else _scored(answer, next(remaining_critiques))
+        for answer in answers
+    ], no_critique_reason
 
 
-def _ask(one: CandidateAnswer, context: SearchContext) -> CallRequest | None:
-    if one.move is None:
+def _ask(answer: CandidateAnswer, context: SearchContext) -> CallRequest | None:
+    if answer.move is None:
         return None
-    return one.one.critique(context, one.move.segment.model_dump_json())
+    return answer.one.critique(context, answer.move.segment.model_dump_json())
 
 
-def _scored(one: CandidateAnswer, critique: Critique | None) -> _ScoredCandidate:
-    """Relevance is an example's: without one it is nobody's to say, with one it must be said."""
-    shown = one.one.shot is not None
+def _scored(answer: CandidateAnswer, critique: Critique | None) -> _ScoredCandidate:
+    """Return the candidate with its score. Relevance is about an example: without one it is None, with one
+    it is required."""
+    shown = answer.one.shot is not None
     if critique is None:
-        return _ScoredCandidate(one, None, segment_score(unread(shown=shown), one.lm_score))
+        return _ScoredCandidate(answer, None, segment_score(unread(shown=shown), answer.lm_score))
     relevant = bool(critique.relevant) if shown else None
     critique = critique.model_copy(update={"relevant": relevant})
-    return _ScoredCandidate(one, critique, segment_score(critique, one.lm_score))
+    return _ScoredCandidate(answer, critique, segment_score(critique, answer.lm_score))
 
 
-# Retrieve: whether the next segment of a path needs examples, and which (Self-RAG's first token).
+# Retrieve: whether the next segment of a path needs examples, and which ones (Self-RAG's first token).
 
-# Reasons of decisions, as they are recorded.
+# Recorded reasons of decisions.
 FRESH_CONTEXT = "a retry is a fresh context, without examples"
 UNREADABLE_ANSWER = "the critic's answer can't be read"
 _NO_EXAMPLES = "the memory has nothing for this advisory"
@@ -403,7 +418,7 @@ _Shots = tuple[FewShot, ...]
 
 
 class _Fetching:
-    """Decides for each path at each step. On a retry nothing is asked, and nothing is touched."""
+    """The decision on examples, for each path at each step. On a retry no model and no memory is asked."""
 
     def __init__(self, context: SearchContext) -> None:
         self._context = context
@@ -411,39 +426,40 @@ class _Fetching:
     def shots(
         self, step: int, frontier: Sequence[Path[WrittenSegment]]
     ) -> Generator[TierEvent, None, list[_Shots]]:
-        """The examples for the next segment of each path; empty: it is written from none."""
+        """Return the examples for the next segment of each path; empty: it is written without examples."""
         answers = yield from self._answers(frontier)
-        sets: list[_Shots] = []
-        for place, (path, answer) in enumerate(zip(frontier, answers, strict=True)):
-            before = path.segments[-1].shots if path.segments else ()
-            decision, reason = _decided(answer, before)
+        shots_by_path: list[_Shots] = []
+        for index, (path, answer) in enumerate(zip(frontier, answers, strict=True)):
+            previous = path.segments[-1].shots if path.segments else ()
+            decision, reason = _decided(answer, previous)
             yield self._context.attempt.record(
                 RetrieveDecided(
                     attempt=self._context.attempt.task.number,
                     step=step,
-                    path=place,
+                    path=index,
                     decision=decision,
                     forced=self._context.attempt.task.is_retry,
                     reason=excerpt(reason, MAX_EXCERPT_CHARS),
                 )
             )
             if decision is Retrieve.YES:
-                sets.append((yield from self._fetched(step, path)))
+                shots_by_path.append((yield from self._fetched(step, path)))
             else:
-                sets.append(before if decision is Retrieve.CONTINUE else ())
-        return sets
+                shots_by_path.append(previous if decision is Retrieve.CONTINUE else ())
+        return shots_by_path
 
     def _answers(
         self, frontier: Sequence[Path[WrittenSegment]]
     ) -> Generator[TierEvent, None, list[RetrieveAnswer | str]]:
-        """A critic's decision a path, or why there is none. No call where only one answer is possible."""
+        """Return a critic's decision per path, or why there is none. The critic is not asked if only one
+        decision is possible."""
         context = self._context
         if context.attempt.task.is_retry:
             return [RetrieveAnswer(retrieve=Retrieve.NO, reason=FRESH_CONTEXT)] * len(frontier)
         if not context.examples:
-            # What is asked of the memory is the same at every step.
+            # The query to the memory is the same at every step.
             return [RetrieveAnswer(retrieve=Retrieve.NO, reason=_NO_EXAMPLES)] * len(frontier)
-        asks = [
+        requests = [
             CallRequest(
                 context.parts.prompts.retrieve(
                     context.situation,
@@ -454,13 +470,13 @@ class _Fetching:
             for path in frontier
         ]
         try:
-            outcomes = yield from context.attempt.caller.ask_all(context.parts.critic, asks)
+            outcomes = yield from context.attempt.caller.ask_all(context.parts.critic, requests)
         except OverBudget as over:
             return [f"the budget has no room for the question: {over.problem}"] * len(frontier)
         return [_read_decision(outcome) for outcome in outcomes]
 
     def _fetched(self, step: int, path: Path[WrittenSegment]) -> Generator[TierEvent, None, _Shots]:
-        """New examples. At the first step those that the chain has fetched are new."""
+        """Return new examples. At the first step these are the ones that the chain has fetched."""
         context = self._context
         if step == 1:
             return context.examples
@@ -483,42 +499,47 @@ def _read_decision(outcome: Answered | ModelError) -> RetrieveAnswer | str:
     return answer or f"{UNREADABLE_ANSWER}: {' '.join(problems)}"
 
 
-def _decided(answer: RetrieveAnswer | str, before: _Shots) -> tuple[Retrieve, str]:
-    """Without a readable decision things stay as they are; there may be nothing to continue with."""
+def _decided(answer: RetrieveAnswer | str, previous: _Shots) -> tuple[Retrieve, str]:
+    """Return the decision and its reason. An unreadable decision changes nothing; without earlier examples
+    there is nothing to continue with."""
     if isinstance(answer, str):
-        return (Retrieve.CONTINUE if before else Retrieve.NO), answer
-    if answer.retrieve is Retrieve.CONTINUE and not before:
+        return (Retrieve.CONTINUE if previous else Retrieve.NO), answer
+    if answer.retrieve is Retrieve.CONTINUE and not previous:
         return Retrieve.NO, f"nothing to continue with; {answer.reason}"
     return answer.retrieve, answer.reason
 
 
-# Whether a step can be paid for, before it is asked for.
+# Whether the budget covers a step, checked before the step.
 
-#: Author calls of one search: a beam of four over four examples for four steps. What takes more is
-#: not searched for but guessed at.
+#: Author calls of one search: a beam of four, four examples, four steps. Beyond that it would be guessing.
 MAX_CANDIDATE_CALLS: Final = 64
 
-#: Bytes that a token of a segment comes to in its critique's prompt: what code and JSON have.
+#: Bytes per token of a segment in its critique's prompt: the ratio of code and JSON.
 _BYTES_PER_TOKEN: Final = 4
 
 
 def _shortage(
-    step: Sequence[CandidateCall], asked: int, context: SearchContext
+    step: Sequence[CandidateCall], calls_made: int, context: SearchContext
 ) -> OverBudget | str | None:
-    """Return why the candidates and their critiques can't all be asked for, or None. ``asked``: author
-    calls so far. Reused answers count as unpaid, so that less is searched than could be, never more."""
-    if asked + len(step) > MAX_CANDIDATE_CALLS:
-        return f"{asked} of at most {MAX_CANDIDATE_CALLS} candidates were asked for"
+    """Return why the candidates and their critiques are not all affordable, or None.
+
+    ``calls_made``: author calls so far. Reused answers count as unpaid, so that the search may stop early,
+    but never exceeds the budget.
+    """
+    if calls_made + len(step) > MAX_CANDIDATE_CALLS:
+        return f"{calls_made} of at most {MAX_CANDIDATE_CALLS} candidates were asked for"
     meter = context.parts.meter
     if meter is None:
         return None
     segment = "x" * (_BYTES_PER_TOKEN * context.attempt.task.repo.settings.max_output_tokens)
     needed = [
         charge
-        for one in step
+        for candidate_call in step
         for charge in (
-            meter.charge(context.parts.author.model, one.ask(context).request),
-            meter.charge(context.parts.critic.model, one.critique(context, segment).request),
+            meter.charge(context.parts.author.model, candidate_call.ask(context).request),
+            meter.charge(
+                context.parts.critic.model, candidate_call.critique(context, segment).request
+            ),
         )
     ]
     try:
@@ -529,33 +550,40 @@ def _shortage(
 
 
 def _sum(charges: Sequence[Charge]) -> Charge:
-    """One charge for all; of unknown price as soon as one is."""
-    costs = [one.cost_usd_estimate for one in charges]
-    known = [Decimal(cost) for cost in costs if cost is not None]
+    """Return one charge for all; its price is unknown if any price is."""
+    costs = [charge.cost_usd_estimate for charge in charges]
+    known_costs = [Decimal(cost) for cost in costs if cost is not None]
     return Charge(
-        tokens=sum(one.tokens for one in charges),
-        cost_usd_estimate=f"{sum(known, Decimal(0)):f}" if len(known) == len(costs) else None,
+        tokens=sum(charge.tokens for charge in charges),
+        cost_usd_estimate=f"{sum(known_costs, Decimal(0)):f}"
+        if len(known_costs) == len(costs)
+        else None,
     )
 
 
-#: Segments of one plan. Real fixes have a median of two or three hunks; beyond this many a person
-#: should see the change.
+#: Segments of one plan. Real fixes have a median of two or three hunks; beyond this limit a person should
+#: see the change.
 MAX_STEPS: Final = 6
 
-#: Problems that a draft without a plan names: those of the first candidates.
+#: How many problems a draft without a plan names: those of the first candidates.
 _MAX_PROBLEMS: Final = 5
 
 
 class SelfRag(SearchModels):
-    """Makes an attempt's first draft; stateless, safe to share. ``critic`` (maybe the author's model)
-    decides on examples and judges segments; ``meter``: the attempts' callers' one, None: no caps."""
+    """Makes an attempt's first draft; stateless, safe to share.
+
+    ``critic`` (may be the author's model) decides on examples and judges segments; ``meter``: that of the
+    attempts' callers, or None for no caps.
+    """
 
     def draft(
         self, attempt: ModelAttempt, examples: Sequence[FewShot]
     ) -> Generator[TierEvent, None, Draft]:
         """Return the search's best plan, or the problems of every candidate of the first step.
-        ``examples``: those fetched already. Raises OverBudget if no candidate can be paid for, ModelError
-        if none of the first step was answered; later, both end the search with what it has."""
+
+        ``examples``: those already fetched. Raises OverBudget if no candidate is affordable, ModelError if
+        no candidate of the first step was answered; later, both end the search with its result so far.
+        """
         task = attempt.task
         context = SearchContext(
             parts=self,
@@ -604,57 +632,57 @@ class _Search:
 
     def _step(self, step: int) -> Generator[TierEvent, None, None]:
         frontier = self._beam.frontier
-        sets = yield from self._fetching.shots(step, frontier)
-        planned = yield from self._affordable(step, candidate_calls(step, frontier, sets))
+        shots_by_path = yield from self._fetching.shots(step, frontier)
+        planned = yield from self._affordable(step, candidate_calls(step, frontier, shots_by_path))
         outcomes = yield from self._answers(step, planned)
         if not outcomes:
             return
-        found = [
-            candidate_answers(one, outcome, self._context, self._beam)
-            for one, outcome in zip(planned, outcomes, strict=True)
+        answers = [
+            candidate_answers(candidate_call, outcome, self._context, self._beam)
+            for candidate_call, outcome in zip(planned, outcomes, strict=True)
         ]
         if step == 1:
-            self._first = tuple(found)
+            self._first = tuple(answers)
             _check_answered(outcomes)
-        judged, silent = yield from _scored_candidates(found, self._context)
-        if silent:
-            # Without any critique a longer path is only longer.
+        judged, no_critique_reason = yield from _scored_candidates(answers, self._context)
+        if no_critique_reason:
+            # Without critiques a longer path is only longer, not better.
             self._over = True
-            yield self._degraded(step, f"the search ends here: {silent}")
+            yield self._degraded(step, f"the search ends here: {no_critique_reason}")
         yield from self._advance(judged)
 
     def _affordable(
         self, step: int, planned: list[CandidateCall]
     ) -> Generator[TierEvent, None, list[CandidateCall]]:
-        """The candidates that can be paid for: all, the first of the best path, or none."""
-        # One candidate is one path from then on: what nothing continues has ended.
+        """Return the candidates that the budget covers: all, the first one of the best path, or none."""
+        # One candidate means one path from then on: a path without a continuation ends.
         planned = planned[:1] if self._greedy else planned
-        short = _shortage(planned, self._asked, self._context)
-        if short is None:
+        shortage = _shortage(planned, self._asked, self._context)
+        if shortage is None:
             return planned
-        shorter = _shortage(planned[:1], self._asked, self._context)
-        if shorter is None:
+        greedy_shortage = _shortage(planned[:1], self._asked, self._context)
+        if greedy_shortage is None:
             self._greedy = True
             yield self._degraded(
-                step, f"greedy search with one example from here on: {_why(short)}"
+                step, f"greedy search with one example from here on: {_why(shortage)}"
             )
             return planned[:1]
-        if isinstance(shorter, OverBudget) and self._beam.best() is None:
-            raise shorter
+        if isinstance(greedy_shortage, OverBudget) and self._beam.best() is None:
+            raise greedy_shortage
         self._over = True
-        yield self._degraded(step, f"the search ends here: {_why(shorter)}")
+        yield self._degraded(step, f"the search ends here: {_why(greedy_shortage)}")
         return []
 
     def _answers(
         self, step: int, planned: Sequence[CandidateCall]
     ) -> Generator[TierEvent, None, list[Answered | ModelError]]:
-        """The authors' answers; none where others have spent in between what was left."""
+        """Return the author's answers, or none if other fixes have used up the budget in the meantime."""
         if not planned:
             return []
-        asks = [one.ask(self._context) for one in planned]
+        requests = [candidate_call.ask(self._context) for candidate_call in planned]
         try:
             outcomes = yield from self._context.attempt.caller.ask_all(
-                self._context.parts.author, asks
+                self._context.parts.author, requests
             )
         except OverBudget as over:
             if self._beam.best() is None:
@@ -667,28 +695,37 @@ class _Search:
 
     def _advance(self, judged: Sequence[_ScoredCandidate]) -> Generator[TierEvent, None, None]:
         scored = [
-            Scored(one.tried.one.candidate.path, one.tried.move, one.score, one.is_final)
-            for one in judged
-            if one.tried.move is not None and one.score is not None
+            Scored(
+                candidate.tried.one.candidate.path,
+                candidate.tried.move,
+                candidate.score,
+                candidate.is_final,
+            )
+            for candidate in judged
+            if candidate.tried.move is not None and candidate.score is not None
         ]
-        kept = iter(self._beam.advance(scored))
-        for one in judged:
-            is_kept = one.score is not None and next(kept)
-            yield self._context.attempt.record(one.event(self._context.attempt.task, kept=is_kept))
-            call = one.tried.call
+        kept_flags = iter(self._beam.advance(scored))
+        for candidate in judged:
+            is_kept = candidate.score is not None and next(kept_flags)
+            yield self._context.attempt.record(
+                candidate.event(self._context.attempt.task, kept=is_kept)
+            )
+            call = candidate.tried.call
             if is_kept and call is not None:
                 self._kept.append(call)
             elif call is not None:
-                yield self._discarded(call, one.tried.problem or "Other candidates score higher.")
+                yield self._discarded(
+                    call, candidate.tried.problem or "Other candidates score higher."
+                )
 
     def _nothing(self) -> Draft:
-        answered = [one for one in self._first if one.call is not None]
+        answered = [answer for answer in self._first if answer.call is not None]
         last = answered[-1]
-        refusal = next((one for one in answered if one.refused is not None), None)
+        refusal = next((answer for answer in answered if answer.refused is not None), None)
         if refusal is not None and refusal.refused is not None and refusal.call is not None:
             plan = plan_of([refusal.refused])
             return Draft(refusal.call, refusal.text, plan, notes=tuple(self._notes))
-        problems = tuple(dict.fromkeys(one.problem for one in answered))[:_MAX_PROBLEMS]
+        problems = tuple(dict.fromkeys(answer.problem for answer in answered))[:_MAX_PROBLEMS]
         return Draft(last.call or 1, last.text, None, problems, notes=tuple(self._notes))
 
     def _degraded(self, step: int, reason: str) -> TierEvent:
@@ -705,12 +742,12 @@ class _Search:
         return DraftDiscarded.because(reason, attempt=self._context.attempt.task.number, call=call)
 
 
-def _why(short: OverBudget | str) -> str:
-    return short if isinstance(short, str) else short.problem
+def _why(shortage: OverBudget | str) -> str:
+    return shortage if isinstance(shortage, str) else shortage.problem
 
 
 def _check_answered(outcomes: Sequence[Answered | ModelError]) -> None:
-    """Raises the first ModelError where there is nothing else."""
+    """Raise the first ModelError if every outcome is one."""
     errors = [outcome for outcome in outcomes if isinstance(outcome, ModelError)]
     if len(errors) == len(outcomes):
         raise errors[0]
@@ -718,7 +755,7 @@ def _check_answered(outcomes: Sequence[Answered | ModelError]) -> None:
 
 # From reflections to a number (section 3.3 and appendix A.3 of the paper):
 #
-#     score = sum(weight * part) / sum(weight)      over the parts that there are
+#     score = sum(weight * part) / sum(weight)      over the parts that are present
 #
 #     part         weight  value
 #     ISREL        1       1 relevant, 0 not; absent without an example
@@ -727,7 +764,7 @@ def _check_answered(outcomes: Sequence[Answered | ModelError]) -> None:
 #     likelihood   1       exp(mean log-probability of a token); absent if the server gives none
 #
 # Weights and values are the paper's; dividing by the sum of the weights makes segments comparable if one
-# lacks a part. Of two segments with the same parts, the one that is worse in none does not score less.
+# lacks a part. Of two segments with the same parts, one that is worse in no part does not score less.
 
 WEIGHT_RELEVANCE: Final = 1.0
 WEIGHT_SUPPORT: Final = 1.0
@@ -736,19 +773,19 @@ WEIGHT_LIKELIHOOD: Final = 1.0
 
 _SUPPORT: Final = {Support.FULL: 1.0, Support.PARTIAL: 0.5, Support.NONE: 0.0}
 
-#: Decimal places: below this it is noise of floating point, and records must not differ by machine.
+#: Decimal places: smaller differences are floating-point noise, and records must not differ by machine.
 _PLACES: Final = 6
 
 
 def likelihood(mean_logprob: float | None) -> float | None:
-    """The normalised likelihood of an answer, above 0 to 1; None where the server gave none."""
+    """Return the normalised likelihood of an answer, above 0 to 1, or None if the server gave none."""
     if mean_logprob is None or math.isnan(mean_logprob):
         return None
     return round(math.exp(min(mean_logprob, 0.0)), _PLACES)
 
 
 def segment_score(critique: Critique, lm_score: float | None) -> float:
-    """The weighted mean of the parts that there are: -1/3 (the worst, of two parts) to 1."""
+    """Return the weighted mean of the parts that are present: -1/3 (the worst, of two parts) to 1."""
     parts = [
         (WEIGHT_SUPPORT, _SUPPORT[critique.support]),
         (WEIGHT_USEFULNESS, (critique.usefulness - 3) / 2),
@@ -762,15 +799,15 @@ def segment_score(critique: Critique, lm_score: float | None) -> float:
 
 
 def unread(*, shown: bool) -> Critique:
-    """What a segment counts as whose critique can't be read: the worst, whether an example was shown
-    or not."""
+    """Return the critique of a segment whose critique is unreadable: the worst. ``shown``: had an
+    example."""
     return Critique(
         relevant=False if shown else None, support=Support.NONE, usefulness=1, is_final=False
     )
 
 
 def misplaced(segment: Segment, before: Sequence[Segment]) -> str | None:
-    """Why the segment can't follow these; None where it can."""
+    """Return why the segment can't follow these segments, or None if it can."""
     if isinstance(segment, DoneSegment):
         return "Nothing is added." if before else "A plan begins with an edit, a bump or a refusal."
     if before and not isinstance(segment, EditSegment):
@@ -779,16 +816,16 @@ def misplaced(segment: Segment, before: Sequence[Segment]) -> str | None:
 
 
 def plan_of(segments: Sequence[Segment]) -> Plan:
-    """The plan that well-placed segments make up (at least one)."""
+    """Return the plan that well-placed segments make up (at least one segment)."""
     first = segments[0]
-    rationale = " ".join(one.rationale for one in segments if one.rationale)
-    citations = tuple(dict.fromkeys(name for one in segments for name in one.citations))
+    rationale = " ".join(segment.rationale for segment in segments if segment.rationale)
+    citations = tuple(dict.fromkeys(name for segment in segments for name in segment.citations))
     if isinstance(first, RefuseSegment):
         return Refuse(reason=first.reason, rationale=rationale, citations=citations)
     edits = tuple(
-        SearchReplace(path=one.path, old=one.old, new=one.new)
-        for one in segments
-        if isinstance(one, EditSegment)
+        SearchReplace(path=segment.path, old=segment.old, new=segment.new)
+        for segment in segments
+        if isinstance(segment, EditSegment)
     )
     if isinstance(first, RaiseSegment):
         kind = DependencyBump if first.action == "dependency_bump" else Override
@@ -803,8 +840,10 @@ def plan_of(segments: Sequence[Segment]) -> Plan:
 
 
 def plan_key(plan: Plan, repo: RepoContext) -> Hashable:
-    """Return what makes two plans the same path: the action and the edits' normalised outcome. Raises
-    EditError, RepositoryError for unchecked edits, or if nothing changes."""
+    """Return a key that is equal for equal paths: the action and the normalised result of the edits.
+
+    Raises EditError, RepositoryError for unchecked edits, or if nothing changes.
+    """
     if isinstance(plan, Refuse):
         return plan.action
     raised = () if isinstance(plan, SourceEdit) else (plan.package, plan.version)

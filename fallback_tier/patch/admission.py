@@ -1,4 +1,4 @@
-"""The policy gate's rules over whole changes, to which plans are held as well."""
+"""The policy gate's rules for whole changes, which plans must keep too."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
@@ -17,7 +17,7 @@ from fallback_tier.repo import RepoContext
 def path_problems(
     paths: Collection[str], pins: Iterable[str], plugin: EcosystemPlugin, repo: RepoContext
 ) -> list[str]:
-    """Return what is against changing these files. ``pins``: those of which only versions change."""
+    """Return the problems of changing these files. ``pins``: those of which only versions change."""
     manifests = frozenset(path for path in paths if plugin.editable_keys(path) is not None)
     problems = list(check_policy(paths, allowed=manifests, pins=frozenset(pins)))
     judging = Judging.of(repo)
@@ -31,19 +31,24 @@ def path_problems(
 def text_problems(
     path: str, before: str | None, after: str, plugin: EcosystemPlugin, repo: RepoContext
 ) -> Iterator[str]:
-    """Yield what is against a file's new text. ``before`` None: there is none that can be read."""
+    """Yield the problems of a file's new text. ``before`` None: there is no readable one."""
     keys = plugin.editable_keys(path)
     if keys is not None and before is not None:
         rules, exempt = rules_of(plugin.name), repo.settings.age_exceptions
-        dates = (key for one in exempt if rules for key in rules.age_exception_keys(one.package))
+        dates = (
+            key
+            for exception in exempt
+            if rules
+            for key in rules.age_exception_keys(exception.package)
+        )
         yield from manifest_problems(path, keys, before, after, rules, dates)
-    if (why := misread_reason(path, before, after)) is not None:
-        yield f"{path!r} does not read as it runs: {why}."
+    if (reason := misread_reason(path, before, after)) is not None:
+        yield f"{path!r} does not read as it runs: {reason}."
 
 
 def check_recipe(changes: Iterable[FileChange], plugin: EcosystemPlugin, repo: RepoContext) -> None:
     """Raise RecipeError if the policy gate would refuse a recipe's change."""
-    texts = {it.path: (it.before, it.after) for it in changes}
+    texts = {change.path: (change.before, change.after) for change in changes}
     pins = (
         path
         for path, (before, after) in texts.items()
@@ -56,7 +61,7 @@ def check_recipe(changes: Iterable[FileChange], plugin: EcosystemPlugin, repo: R
 
 
 def check_planned(paths: Collection[str], plugin: EcosystemPlugin, repo: RepoContext) -> None:
-    """As ``check_recipe``, for files whose new texts are not known. Raises RecipeError."""
+    """Do the same as ``check_recipe`` for files whose new texts are unknown. Raises RecipeError."""
     _check(path_problems(paths, paths, plugin, repo))
 
 

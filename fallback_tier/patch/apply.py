@@ -10,7 +10,7 @@ from fallback_tier.patch.parse import FilePatch, parse_patch
 
 def apply_patch(diff: str, read: Callable[[str], str]) -> tuple[FileChange, ...]:
     """Apply a diff to the files that ``read`` returns. Raises PatchSyntaxError if it isn't strictly of our
-    kind, PatchError if the files are others, and what ``read`` raises."""
+    kind, PatchError if the files differ, and the errors of ``read``."""
     return tuple(_change(patch, read) for patch in parse_patch(diff))
 
 
@@ -23,12 +23,12 @@ def _change(patch: FilePatch, read: Callable[[str], str]) -> FileChange:
 
 
 def _patched(patch: FilePatch, lines: list[str]) -> str:
-    made: list[str] = []
+    patched_lines: list[str] = []
     at = 0
     for hunk in patch.hunks:
         start = hunk.old_start - (hunk.old_count > 0)  # an empty range names the line before it
         old, new = _side(hunk.lines, "-"), _side(hunk.lines, "+")
-        made += lines[at:start]
+        patched_lines += lines[at:start]
         at = start + len(old)
         if lines[start:at] != old:
             raise PatchError(
@@ -36,8 +36,8 @@ def _patched(patch: FilePatch, lines: list[str]) -> str:
                 next_step="Give the repository and the commit that it was made from.",
                 kind="another_base",
             )
-        made += new
-    return "".join([*made, *lines[at:]])
+        patched_lines += new
+    return "".join([*patched_lines, *lines[at:]])
 
 
 def _side(lines: tuple[str, ...], mark: str) -> list[str]:

@@ -1,11 +1,11 @@
-"""Where a fix may make a new file, and of what kind: far less than it may edit.
+"""Rules on where a fix may create a file, and of what kind: far fewer places than it may edit.
 
-An edit stands in a file that the repository already loads. A new file can be loaded by its name or its
-place alone, instead of another one, or by a tool that nobody thinks of. So it must be source of a
-language that is read here, in a folder that has product source with the same ending, under a name that
-nothing else has and that nobody looks for.
+An edit is in a file that the repository already loads. A new file can be loaded merely by its name or its
+location, instead of another file, or by an unexpected tool. So it must be source of a language that is read
+here, in a folder that has product source with the same ending, under a name that no other file has and that
+nothing looks for.
 
-A wrong refusal costs another name, a wrong permission what the gates prove.
+The cost of a wrong refusal is another name; the cost of a wrong permission is the gates' proof.
 """
 
 import re
@@ -21,7 +21,7 @@ from fallback_tier.patch.policy import Place, components_of, forbidden_reason, r
 from fallback_tier.repo import RepoContext
 from fallback_tier.syntax import grammar_of
 
-#: Endings of declarations: nothing runs them, and a checker believes them instead of the code.
+#: Endings of declarations: they are not executed, and a checker believes them instead of the code.
 _DECLARATIONS = (".pyi", ".d.ts", ".d.cts", ".d.mts")
 
 _BY_NAME = Place(
@@ -45,7 +45,7 @@ _DEVICE = Place(
     files="con.* prn.* aux.* nul.* com[0-9].* lpt[0-9].*",
 )
 
-#: ``from name …``, ``require('name')``: where a module of that name is asked for, by how it ends.
+#: Imports of a module by name, by language: ``from name …``, ``require('name')``.
 _ASKED = {
     "python": r"^\s*(?:from|import)\s+{name}\b",
     "": r"(?:\bfrom|\bimport|\brequire\s*\(|\bimport\s*\()\s*['\"`]{name}['\"`/]",
@@ -53,10 +53,11 @@ _ASKED = {
 
 
 def creation_reason(path: str, repo: RepoContext, others: Sequence[str] = ()) -> str | None:
-    """Why a fix may not make this file; None where it may. ``others``: what else it makes.
+    """Return why a fix may not create this file, or None if it may. ``others``: the other files that it
+    creates.
 
-    The reason is a clause that follows "``path`` may not be made:". The repository is looked at as its base
-    commit has it; whether an untracked file is in the way, whoever writes must ask. Never raises.
+    The reason is a clause after "``path`` may not be made:". The repository is checked at its base commit;
+    the caller must check whether an untracked file is in the way. Never raises.
     """
     reason = forbidden_reason(path) or recipe_only_reason(path)
     if reason is not None:
@@ -71,7 +72,7 @@ def creation_reason(path: str, repo: RepoContext, others: Sequence[str] = ()) ->
 
 
 def text_reason(text: str) -> str | None:
-    """Why a new file may not have this text; None where it may."""
+    """Return why a new file may not have this text, or None if it may."""
     if not text.strip():
         return "it would be empty"
     if text.removeprefix("\ufeff").startswith("#!"):
@@ -82,51 +83,53 @@ def text_reason(text: str) -> str | None:
 def _reason_here(path: PurePosixPath, repo: RepoContext, others: Sequence[str]) -> str | None:
     if repo.tracked_files_cut:
         return "the repository has more files than are looked at, so that one may be in the way"
-    if not any(_is_like(other, path) for other in repo.tracked_files):
+    if not any(_is_like(namesake, path) for namesake in repo.tracked_files):
         return f"no product source file of the repository ends in {path.suffix} in that folder"
     if not repo.tree.has_folder(str(path.parent)):
         return "its folder is, or lies behind, a link"
-    there = chain(repo.tracked_files, (other for other in others if other != str(path)))
-    other = next((other for other in there if _is_namesake(other, path)), None)
-    if other is not None:
-        return f"{other!r} is there, and one may be taken for the other"
+    paths = chain(repo.tracked_files, (namesake for namesake in others if namesake != str(path)))
+    namesake = next((namesake for namesake in paths if _is_namesake(namesake, path)), None)
+    if namesake is not None:
+        return f"{namesake!r} is there, and one may be taken for the other"
     return _reason_of_name(path, repo)
 
 
 def _reason_of_name(path: PurePosixPath, repo: RepoContext) -> str | None:
-    """What it would be loaded instead of: a folder may be on a search path."""
+    """Return which module the new file would replace, as a clause: its folder may be on a search path."""
     is_python = grammar_of(path.name) == "python"
     if is_python and (len(path.parts) == 1 or not repo.has(str(path.parent / "__init__.py"))):
         return "it would be a top-level module: a new one is made inside a package alone"
     if is_python and path.stem in sys.stdlib_module_names:
         return "Python's own library has a module of that name"
-    asked = _ASKED["python" if is_python else ""].format(name=re.escape(path.stem))
-    pattern = re.compile(asked, re.MULTILINE)
-    for other in repo.tracked_files:
-        grammar = grammar_of(other)
+    import_pattern = _ASKED["python" if is_python else ""].format(name=re.escape(path.stem))
+    pattern = re.compile(import_pattern, re.MULTILINE)
+    for tracked in repo.tracked_files:
+        grammar = grammar_of(tracked)
         if grammar and (grammar == "python") == is_python:
             with suppress(RepositoryError):
-                if pattern.search(repo.read_text(other)):
-                    return f"{other!r} imports another module of that name"
+                if pattern.search(repo.read_text(tracked)):
+                    return f"{tracked!r} imports another module of that name"
     return None
 
 
-def _is_like(other: str, path: PurePosixPath) -> bool:
-    """Is it product source with the same ending, in the same folder?"""
-    found = PurePosixPath(other)
-    if (found.parent, found.suffix) != (path.parent, path.suffix) or other.endswith(_DECLARATIONS):
+def _is_like(tracked: str, path: PurePosixPath) -> bool:
+    """Return whether it is product source with the same ending, in the same folder."""
+    tracked_path = PurePosixPath(tracked)
+    if (tracked_path.parent, tracked_path.suffix) != (path.parent, path.suffix) or tracked.endswith(
+        _DECLARATIONS
+    ):
         return False
-    return forbidden_reason(other) is None and recipe_only_reason(other) is None
+    return forbidden_reason(tracked) is None and recipe_only_reason(tracked) is None
 
 
-def _is_namesake(other: str, path: PurePosixPath) -> bool:
-    """Does it, or a folder on its way, stand in the same folder under the same name, endings aside?"""
-    parts = PurePosixPath(other).parts
-    at = len(path.parts) - 1
+def _is_namesake(tracked: str, path: PurePosixPath) -> bool:
+    """Return whether it, or a folder above it, is in the same folder under the same name, endings aside."""
+    parts = PurePosixPath(tracked).parts
+    depth = len(path.parts) - 1
     return (
-        len(parts) > at
-        and [*map(folded, parts[:at])] == [*map(folded, path.parts[:at])]
-        and _stem(parts[at]) == _stem(path.name)
+        len(parts) > depth
+        and [*map(folded, parts[:depth])] == [*map(folded, path.parts[:depth])]
+        and _stem(parts[depth]) == _stem(path.name)
     )
 
 
@@ -135,6 +138,6 @@ def _stem(name: str) -> str:
 
 
 def _plain_ending(path: str) -> str:
-    """The path with its ending as a loader that minds case looks for it."""
+    """Return the path with the ending that a case-sensitive loader looks for."""
     pure = PurePosixPath(path)
     return str(pure.with_suffix(pure.suffix.lower()))

@@ -1,4 +1,4 @@
-"""Unified diffs in git's own form, computed by us from the text before and after."""
+"""Unified diffs in git's own form, computed by the tool from the text before and after."""
 
 import hashlib
 import re
@@ -14,13 +14,13 @@ from fallback_tier.errors import PatchError
 from fallback_tier.outcome import FileChange
 from fallback_tier.patch.paths import unsafe_reason
 
-#: A gap without a line unique to both sides goes to difflib up to this many cells (lines times
-#: lines), about 0.1 s; a larger one is replaced as a whole: longer to read, just as right.
+#: A gap without a line that is unique on both sides is passed to difflib up to this many cells (lines times
+#: lines), about 0.1 s; a larger one is replaced as a whole: longer to read, but as correct.
 MAX_GAP_CELLS = 250_000
 
 
 class Change(NamedTuple):
-    """``before[i1:i2]`` became ``after[j1:j2]``; what lies between two changes is equal."""
+    """A range ``before[i1:i2]`` that became ``after[j1:j2]``; the lines between two changes are equal."""
 
     i1: int
     i2: int
@@ -29,10 +29,10 @@ class Change(NamedTuple):
 
 
 def changes(before: Sequence[str], after: Sequence[str]) -> Iterator[Change]:
-    """The differing ranges, in order, none of them empty on both sides. Deterministic."""
-    todo = [Change(0, len(before), 0, len(after))]
-    while todo:
-        i1, i2, j1, j2 = todo.pop()
+    """Yield the differing ranges, in order, none of them empty on both sides. Deterministic."""
+    pending = [Change(0, len(before), 0, len(after))]
+    while pending:
+        i1, i2, j1, j2 = pending.pop()
         while i1 < i2 and j1 < j2 and before[i1] == after[j1]:
             i1, j1 = i1 + 1, j1 + 1
         while i1 < i2 and j1 < j2 and before[i2 - 1] == after[j2 - 1]:
@@ -42,7 +42,7 @@ def changes(before: Sequence[str], after: Sequence[str]) -> Iterator[Change]:
             if gap.i1 < gap.i2 or gap.j1 < gap.j2:
                 yield gap
         elif parts := _split_at_unique_lines(before, after, gap):
-            todo += reversed(parts)
+            pending += reversed(parts)
         elif (gap.i2 - gap.i1) * (gap.j2 - gap.j1) <= MAX_GAP_CELLS:
             yield from _by_difflib(before, after, gap)
         else:
@@ -52,14 +52,14 @@ def changes(before: Sequence[str], after: Sequence[str]) -> Iterator[Change]:
 def _split_at_unique_lines(
     before: Sequence[str], after: Sequence[str], gap: Change
 ) -> list[Change]:
-    """The gaps between lines that occur once on each side and stand in the same order on both."""
-    place_in_after = {
+    """Return the gaps between lines that occur once on each side, in the same order on both."""
+    index_in_after = {
         line: gap.j1 + offset for line, offset in _unique(after[gap.j1 : gap.j2]).items()
     }
     pairs = [
-        (gap.i1 + offset, place_in_after[line])
+        (gap.i1 + offset, index_in_after[line])
         for line, offset in _unique(before[gap.i1 : gap.i2]).items()
-        if line in place_in_after
+        if line in index_in_after
     ]
     if not pairs:
         return []
@@ -74,11 +74,11 @@ def _split_at_unique_lines(
 
 def _unique(lines: Sequence[str]) -> dict[str, int]:
     counts = Counter(lines)
-    return {line: place for place, line in enumerate(lines) if counts[line] == 1}
+    return {line: index for index, line in enumerate(lines) if counts[line] == 1}
 
 
 def _longest_increasing(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The longest run of pairs, ordered by the first, whose second also increases."""
+    """Return the longest run of pairs, ordered by the first number, whose second number also increases."""
     tails: list[int] = []
     ends: list[int] = []
     previous: list[int | None] = []
@@ -88,10 +88,10 @@ def _longest_increasing(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int
         tails[length : length + 1] = [j]
         ends[length : length + 1] = [index]
     run: list[tuple[int, int]] = []
-    at: int | None = ends[-1]
-    while at is not None:
-        run.append(pairs[at])
-        at = previous[at]
+    index_of_pair: int | None = ends[-1]
+    while index_of_pair is not None:
+        run.append(pairs[index_of_pair])
+        index_of_pair = previous[index_of_pair]
     return run[::-1]
 
 
@@ -108,15 +108,18 @@ CONTEXT_LINES = 3
 NO_NEWLINE = "\\ No newline at end of file"
 
 
-#: A header of ours that makes a file. No line of a file begins so: those of a hunk have a mark in front.
+#: The header in our diffs of a new file. No line of a file begins so, because a hunk's lines begin with a
+#: mark.
 _NEW_FILE = re.compile(r"^diff --git a/(.+) b/\1\nnew file mode ", re.MULTILINE)
 
 
 def unified_diff(file_changes: Sequence[FileChange]) -> str:
-    """Return the diff from every ``before`` to its ``after``; "" if nothing differs. `git apply` reproduces
-    ``after`` byte for byte. Sorted by path, three context lines, no `index` lines (the target may lack
-    those blobs); new files are 100644. Raises PatchError for what a strict reader refuses: an unsafe path
-    (``paths``), one path twice, NUL characters."""
+    """Return the diff from every ``before`` to its ``after``; "" if nothing differs.
+
+    `git apply` reproduces ``after`` byte for byte. Sorted by path, three context lines, no `index` lines
+    (the target may lack those blobs); new files are 100644. Raises PatchError for what a strict parser
+    refuses: an unsafe path (``paths``), one path twice, NUL characters.
+    """
     ordered = sorted(file_changes, key=lambda change: change.path)
     for change, following in pairwise(ordered):
         if change.path == following.path:
@@ -129,12 +132,12 @@ def unified_diff(file_changes: Sequence[FileChange]) -> str:
 
 
 def new_files(diff: str) -> frozenset[str]:
-    """The files that a diff of ours makes."""
+    """Return the files that one of our diffs creates."""
     return frozenset(_NEW_FILE.findall(diff))
 
 
 def patch_digest(diff: str) -> Digest:
-    """SHA-256 of a diff's UTF-8 bytes, in hexadecimal."""
+    """Return the SHA-256 of a diff's UTF-8 bytes, in hexadecimal."""
     return hashlib.sha256(diff.encode("utf-8")).hexdigest()
 
 
@@ -154,7 +157,7 @@ def _block(change: FileChange) -> str:
     if after is None:
         lines.append("deleted file mode 100644\n")
     if before or after:
-        # git ends a name that has a space with a tab, so that readers know where it stops.
+        # git ends a name that has a space with a tab, so that parsers know where it ends.
         tab = "\t" if " " in path else ""
         lines.append("--- /dev/null\n" if before is None else f"--- a/{path}{tab}\n")
         lines.append("+++ /dev/null\n" if after is None else f"+++ b/{path}{tab}\n")
@@ -180,7 +183,7 @@ def _hunks(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
 
 
 def _grouped(before: Sequence[str], after: Sequence[str]) -> Iterator[list[Change]]:
-    """Changes whose contexts touch share a hunk."""
+    """Yield groups of changes: changes whose contexts touch share a hunk."""
     group: list[Change] = []
     for change in changes(before, after):
         if group and change.i1 - group[-1].i2 > 2 * CONTEXT_LINES:
@@ -192,7 +195,7 @@ def _grouped(before: Sequence[str], after: Sequence[str]) -> Iterator[list[Chang
 
 
 def _range(start: int, stop: int) -> str:
-    """``first,count`` as git writes it: ",1" left out, an empty range named by the line before."""
+    """Return ``first,count`` as git writes it: no ",1", and an empty range named by the line before."""
     count = stop - start
     if count == 1:
         return str(start + 1)

@@ -1,9 +1,8 @@
-"""Search/replace edits, applied in memory. We compute the diff; a model never types one.
+"""Search/replace edits, applied in memory. The tool computes the diff; a model never writes one.
 
-A model's slips in white space are forgiven where they leave one place (``patch.loose``); everything else
-must be exact. Line ends are not the model's business: edits are typed with ``\n`` and match a CRLF file
-too; what they insert gets the line ends of the place where it lands. A new file has plain ones, and its
-last line is ended.
+A model's errors in white space are tolerated if only one location remains (the second part of this module);
+all else must be exact. Edits are written with ``\n`` and also match a CRLF file; inserted text gets the
+line ends of its location. A new file has plain line ends, and its last line is ended.
 """
 
 import re
@@ -18,40 +17,46 @@ from fallback_tier.outcome import FileChange, SearchReplace
 from fallback_tier.patch.diff import git_lines
 from fallback_tier.repo import RepoContext
 
-#: How many places an ambiguous edit's message lists: enough to see what to add around it.
+#: How many locations an ambiguous edit's message lists: enough to see what to add around it.
 _SHOWN_PLACES = 5
 
-#: How many places are counted: whether it is a hundred or a thousand makes no difference.
+#: How many locations are counted: whether it is a hundred or a thousand makes no difference.
 _MAX_COUNTED = 100
 
 
 class Merged(NamedTuple):
-    """What edits made. ``loose``: those that matched only but for white space (``path: edit 2``)."""
+    """The result of edits. ``loose``: those that matched except for white space (``path: edit 2``)."""
 
     changes: tuple[FileChange, ...]
     loose: tuple[str, ...] = ()
 
 
 class Replaced(NamedTuple):
-    """A text with one edit made. ``loose``: its old text matched only but for white space."""
+    """A text with one edit applied. ``loose``: its old text matched except for white space."""
 
     text: str
     loose: bool
 
 
 def apply_edits(repo: RepoContext, edits: Sequence[SearchReplace]) -> tuple[FileChange, ...]:
-    """Return the changes of a solved example's edits, sorted by path; exactly or not at all, since no model
-    looks at a replay. Edits of one file apply in order. Raises EditError if an ``old`` is not found exactly
-    once or nothing changes; RepositoryError if a path is not a tracked text file."""
+    """Return the changes of a solved example's edits, sorted by path.
+
+    Edits match exactly or not at all, because no model looks at a replay. Edits of one file apply in order.
+    Raises EditError if an ``old`` is not found exactly once or nothing changes; RepositoryError if a path
+    is not a tracked text file.
+    """
     return _merge(repo, (), edits, _exactly).changes
 
 
 def merge_edits(
     repo: RepoContext, changes: Sequence[FileChange], edits: Sequence[SearchReplace]
 ) -> Merged:
-    """Return a recipe's changes with a plan's edits on top, one change per path, sorted. As
-    ``apply_edits``, but as ``replace_in_plan`` does, and an edit without ``old`` makes its file (EditError
-    if it exists). Edits see the recipe's text. Whether a file *may* be made is ``creation``'s question."""
+    """Return a recipe's changes with a plan's edits on top, one change per path, sorted.
+
+    The same as ``apply_edits``, but with ``replace_in_plan``, and an edit without ``old`` creates its file
+    (EditError if it exists). Edits see the recipe's text. Whether a file *may* be created, ``creation``
+    decides.
+    """
     return _merge(repo, changes, edits, replace_in_plan)
 
 
@@ -77,9 +82,9 @@ def _merge(
                 next_step="Leave this file out of the edits.",
                 kind="deleted",
             )
-        made = replace(change.after, edit)
-        merged[edit.path] = change.model_copy(update={"after": made.text})
-        loose += [f"{edit.path}: edit {number}"] * made.loose
+        replaced = replace(change.after, edit)
+        merged[edit.path] = change.model_copy(update={"after": replaced.text})
+        loose += [f"{edit.path}: edit {number}"] * replaced.loose
     changed = tuple(change for _, change in sorted(merged.items()) if change.before != change.after)
     if not changed:
         raise EditError(
@@ -91,8 +96,8 @@ def _merge(
 
 
 def new_file_text(edit: SearchReplace) -> str:
-    """The text of the file that an edit makes, the same whichever form the plan was written in: plain line
-    ends, the last line ended."""
+    """Return the text of the file that an edit creates, the same for each form of a plan: plain line ends,
+    the last line ended."""
     text = _unix(edit.new)
     return text if not text or text.endswith("\n") else f"{text}\n"
 
@@ -108,23 +113,23 @@ def _made(repo: RepoContext, edit: SearchReplace, *, is_known: bool) -> FileChan
 
 
 def replace_in_plan(text: str, edit: SearchReplace) -> Replaced:
-    """One edit of a model's plan: exactly, or where that finds nothing, at the one place that differs
-    in white space alone (``patch.loose``). Raises EditError unless there is one place."""
-    exact = _places(text, edit.old)
-    if exact:
-        return Replaced(_replaced(text, edit, exact), loose=False)
-    found = _loose_lines(text, edit.old)
-    if len(found) > 1:
+    """Apply one edit of a model's plan: exactly, or otherwise at the one location that differs only in
+    white space. Raises EditError unless there is exactly one."""
+    spans = _places(text, edit.old)
+    if spans:
+        return Replaced(_replaced(text, edit, spans), loose=False)
+    lines = _loose_lines(text, edit.old)
+    if len(lines) > 1:
         raise EditError(
             f"The old text of an edit is not in {edit.path!r} (0 matches); but for white space it is"
-            f" there several times ({_lines([first + 1 for first in found])}).",
+            f" there several times ({_lines([first + 1 for first in lines])}).",
             next_step="Copy `old` from the file exactly, with its indentation and neighbouring lines.",
             kind="several_but_for_space",
         )
-    made = _loosely_replaced(text, found[0], edit.old, edit.new) if found else None
-    if made is None:
+    replaced = _loosely_replaced(text, lines[0], edit.old, edit.new) if lines else None
+    if replaced is None:
         raise _not_once(text, edit, [])
-    return Replaced(made, loose=True)
+    return Replaced(replaced, loose=True)
 
 
 def _exactly(text: str, edit: SearchReplace) -> Replaced:
@@ -132,32 +137,35 @@ def _exactly(text: str, edit: SearchReplace) -> Replaced:
 
 
 def replace_once(text: str, edit: SearchReplace) -> str:
-    """The text of ``edit.path`` with ``edit.old`` replaced. Raises EditError unless found once."""
+    """Return the text of ``edit.path`` with ``edit.old`` replaced. Raises EditError unless found once."""
     return _replaced(text, edit, _places(text, edit.old))
 
 
-def _replaced(text: str, edit: SearchReplace, places: Sequence[tuple[int, int]]) -> str:
-    if len(places) != 1:
-        raise _not_once(text, edit, [start for start, _ in places])
-    start, end = places[0]
+def _replaced(text: str, edit: SearchReplace, spans: Sequence[tuple[int, int]]) -> str:
+    if len(spans) != 1:
+        raise _not_once(text, edit, [start for start, _ in spans])
+    start, end = spans[0]
     new = _unix(edit.new).replace("\n", _line_end_at(text, start, end))
     return text[:start] + new + text[end:]
 
 
 def _places(text: str, old: str) -> list[tuple[int, int]]:
-    """Start and end of each place of ``old``, whatever the line ends; overlapping ones too (``aa`` in
-    ``aaa``). At most _MAX_COUNTED. Linear: a regular expression would be quadratic in what repeats."""
+    """Return the span of each occurrence of ``old``, whatever the line ends, also overlapping ones (``aa``
+    in ``aaa``).
+
+    At most _MAX_COUNTED. Linear: a regular expression would be quadratic for repetitive text.
+    """
     plain, wanted = _unix(text), _unix(old)
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     at = plain.find(wanted)
-    while at >= 0 and len(found) < _MAX_COUNTED:
-        found.append((at, at + len(wanted)))
+    while at >= 0 and len(spans) < _MAX_COUNTED:
+        spans.append((at, at + len(wanted)))
         at = plain.find(wanted, at + 1)
     if len(plain) == len(text):
-        return found
-    ends = [found.start() - number for number, found in enumerate(re.finditer("\r\n", text))]
+        return spans
+    ends = [match.start() - number for number, match in enumerate(re.finditer("\r\n", text))]
     return [
-        (start + bisect_left(ends, start), end + bisect_left(ends, end)) for start, end in found
+        (start + bisect_left(ends, start), end + bisect_left(ends, end)) for start, end in spans
     ]
 
 
@@ -166,7 +174,7 @@ def _unix(text: str) -> str:
 
 
 def _line_end_at(text: str, start: int, end: int) -> str:
-    """The line end in use at a place: inside it, else after it, else before it, else ``\\n``."""
+    """Return the line end in use at a span: inside it, else after it, else before it, else ``\\n``."""
     newline = text.find("\n", start)
     if newline < 0:
         newline = text.rfind("\n", 0, end)
@@ -195,11 +203,13 @@ def _lines(numbers: Sequence[int]) -> str:
 
 
 def _near_miss(text: str, edit: SearchReplace) -> str:
-    """Where ``old`` would match if blanks didn't count: the commonest slip of a model."""
+    """Name the line where ``old`` would match without white space: the most common error of a model."""
     words = " ".join(edit.old.split())
     if not words:
         return ""
-    lines = [(n, " ".join(line.split())) for n, line in enumerate(text.split("\n"), start=1)]
+    lines = [
+        (number, " ".join(line.split())) for number, line in enumerate(text.split("\n"), start=1)
+    ]
     full = [(number, body) for number, body in lines if body]
     joined = "\n".join(body for _, body in full)
     at = joined.replace("\n", " ").find(words)
@@ -209,31 +219,32 @@ def _near_miss(text: str, edit: SearchReplace) -> str:
     return f" It differs only in white space from line {line}."
 
 
-# Edits whose old text differs from the file's in white space alone: the slips that models make, and no
+# Edits whose old text differs from the file's only in white space: the errors that models make, and no
 # others.
 #
-# Forgiven, together or alone: blanks at a line's end, blank lines before and after the old text, and an
-# indentation that all its lines have too much or too little of. Never forgiven: anything inside a line, a
-# tab for four spaces, a line left out. Nothing is guessed by likeness, as editors that fall back on edit
-# distance do: a fix in the wrong one of two similar branches passes for a fix.
+# Tolerated, together or alone: blanks at a line's end, blank lines before and after the old text, and an
+# indentation that is too large or too small by the same amount in all its lines. Never tolerated: a change
+# inside a line, a tab for four spaces, a missing line. No match by similarity, as in editors that fall back
+# on edit distance: a fix in the wrong one of two similar branches would count as a fix.
 #
-# Whole lines are compared, so a match replaces whole lines; what old and new have in common at their
-# heads and tails keeps the file's own bytes.
+# Whole lines are compared, so a match replaces whole lines; the common beginning and end of old and new
+# keep the file's own bytes.
 
-#: Blanks of source code. Form feeds, no-break spaces and the like are content.
+#: White space of source code. Form feeds, no-break spaces and the like are content.
 _INDENT: Final = " \t"
 _BLANKS: Final = _INDENT + "\r"
 
-#: Places that are told. One is needed; of more, a few show what to add around the old text.
+#: Locations that are reported. One is needed; if there are more, a few show what to add around the old
+#: text.
 _MAX_PLACES: Final = 6
 
-#: What opens or closes a string that may span lines (Python, JavaScript).
+#: Quotes of strings that may span lines (Python, JavaScript).
 _LONG_QUOTES: Final = ('"""', "'''", "`")
 
 
 @dataclass(frozen=True)
 class _Shift:
-    """What found lines are indented by more, and less, than typed ones (one of the two is empty)."""
+    """The indentation that the file's lines have in addition (``more``) or lack (``less``), or ""."""
 
     more: str
     less: str
@@ -241,7 +252,7 @@ class _Shift:
 
 @dataclass(frozen=True)
 class _Core:
-    """Lines without the blank ones around them, and how many of those there were."""
+    """Lines without the blank ones around them, and the numbers of those."""
 
     lines: tuple[str, ...]
     before: int
@@ -249,8 +260,11 @@ class _Core:
 
 
 def _loose_lines(text: str, old: str) -> tuple[int, ...]:
-    """Return the lines (from 0) at which the words of ``old`` begin, at any indentation, at most
-    _MAX_PLACES: if they occur twice, only exact text tells the places apart. None if it has no word."""
+    """Return the lines (from 0) at which the words of ``old`` begin, at any indentation; none if it has no
+    word.
+
+    At most _MAX_PLACES: if they occur twice, only exact text can tell the locations apart.
+    """
     core = _core(old)
     if not re.search(r"\w", "".join(core.lines)):
         return ()
@@ -259,15 +273,17 @@ def _loose_lines(text: str, old: str) -> tuple[int, ...]:
 
 def _loosely_replaced(text: str, first: int, old: str, new: str) -> str | None:
     """Return the text with ``new`` in place of ``old``, at line ``first``, with that line's indentation.
+
     None: the lines differ by more than one indentation, or the new ones can't be shifted safely (in a
-    string of several lines, or too little to remove)."""
+    string of several lines, or too little indentation to remove).
+    """
     core = _core(old)
     lines = _trimmed(new, core)
     head = _common(core.lines, lines)
     tail = _common(core.lines[head:][::-1], lines[head:][::-1])
     inserted = lines[head : len(lines) - tail]
     pairs = zip(text.split("\n")[first:], core.lines, strict=False)
-    shifts = {_shift(found, typed) for found, typed in pairs if typed.strip(_BLANKS)}
+    shifts = {_shift(actual, typed) for actual, typed in pairs if typed.strip(_BLANKS)}
     shift = shifts.pop() if len(shifts) == 1 else None
     if shift is None:
         return None
@@ -284,11 +300,11 @@ def _loosely_replaced(text: str, first: int, old: str, new: str) -> str | None:
 
 
 def _spliced(text: str, span: slice, inserted: Sequence[str]) -> str:
-    """The lines of a span exchanged, with the line end of the place. A file whose last line has no end
-    keeps it so."""
+    """Return the text with the lines of a span replaced, with that location's line end. A file without an
+    end of its last line stays so."""
     lines = git_lines(text)
-    near = (*lines[span.start : span.stop + 1], *lines[span.start - 1 : span.start])
-    ended = next((line for line in near if line.endswith("\n")), "\n")
+    neighbours = (*lines[span.start : span.stop + 1], *lines[span.start - 1 : span.start])
+    ended = next((line for line in neighbours if line.endswith("\n")), "\n")
     line_end = "\r\n" if ended.endswith("\r\n") else "\n"
     is_open = not text.endswith("\n") and (bool(inserted) or span.stop < len(lines))
     if is_open:
@@ -308,33 +324,37 @@ def _core(text: str) -> _Core:
 
 
 def _trimmed(new: str, old: _Core) -> list[str]:
-    """The lines of ``new`` without as many blank ones around them as ``old`` had."""
+    """Return the lines of ``new`` without as many blank ones around them as ``old`` had."""
     core = _core(new)
     if not core.lines:
         return [""] * max(0, core.before - old.before - old.after)
-    before, after = max(0, core.before - old.before), max(0, core.after - old.after)
-    return [*[""] * before, *core.lines, *[""] * after]
+    blank_before, blank_after = max(0, core.before - old.before), max(0, core.after - old.after)
+    return [*[""] * blank_before, *core.lines, *[""] * blank_after]
 
 
 def _alike(lines: Sequence[str], core: Sequence[str]) -> Iterator[int]:
-    """The numbers of the lines at which the core's words begin, whatever their indentation."""
+    """Yield the numbers of the lines at which the core's words begin, at any indentation."""
     bodies, wanted = _bodies(lines), _bodies(core)
     at = number = 0
-    while (found := bodies.find(wanted, at)) >= 0:
-        number += bodies.count("\n", at, found)
+    while (match_at := bodies.find(wanted, at)) >= 0:
+        number += bodies.count("\n", at, match_at)
         yield number
-        at, number = found + 1, number + 1
+        at, number = match_at + 1, number + 1
 
 
 def _bodies(lines: Sequence[str]) -> str:
     return "".join(f"\n{line.rstrip(_BLANKS).lstrip(_INDENT)}" for line in lines) + "\n"
 
 
-def _shift(found: str, typed: str) -> _Shift | None:
-    there, here = _indentation(found), _indentation(typed)
-    if there.endswith(here):
-        return _Shift(there.removesuffix(here), "")
-    return _Shift("", here.removesuffix(there)) if here.endswith(there) else None
+def _shift(actual: str, typed: str) -> _Shift | None:
+    actual_indent, typed_indent = _indentation(actual), _indentation(typed)
+    if actual_indent.endswith(typed_indent):
+        return _Shift(actual_indent.removesuffix(typed_indent), "")
+    return (
+        _Shift("", typed_indent.removesuffix(actual_indent))
+        if typed_indent.endswith(actual_indent)
+        else None
+    )
 
 
 def _indentation(line: str) -> str:
@@ -342,16 +362,16 @@ def _indentation(line: str) -> str:
 
 
 def _indentation_is_content(before: Sequence[str], inserted: Sequence[str]) -> bool:
-    """May one of the inserted lines begin inside a string?"""
+    """Return whether an inserted line may begin inside a string."""
     is_open = any("".join(before).count(quote) % 2 for quote in _LONG_QUOTES)
-    goes_on = any(line.endswith("\\") for line in (*before[-1:], *inserted))
-    opens = any(line.count(quote) % 2 for line in inserted for quote in _LONG_QUOTES)
-    return is_open or goes_on or opens
+    continues = any(line.endswith("\\") for line in (*before[-1:], *inserted))
+    opens_string = any(line.count(quote) % 2 for line in inserted for quote in _LONG_QUOTES)
+    return is_open or continues or opens_string
 
 
-def _common(one: Sequence[str], other: Sequence[str]) -> int:
+def _common(first: Sequence[str], second: Sequence[str]) -> int:
     count = 0
-    for left, right in zip(one, other, strict=False):
+    for left, right in zip(first, second, strict=False):
         if left != right:
             break
         count += 1

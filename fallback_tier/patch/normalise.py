@@ -1,18 +1,18 @@
-"""The identity of an edit set, formatting and order removed: what "the same patch again" means.
+"""The identity of an edit set, without formatting and order: what "the same patch again" means.
 
-Two edit sets on the same base have the same digest exactly when they leave the same files with the
+Two edit sets on the same base have the same digest exactly if they result in the same files with the
 same *normalised* lines. Normalised away, so equal:
 
-* the order of the edits and of the files, how the change is cut into edits, a file put back as it
-  was;
+* the order of the edits and of the files, how the change is split into edits, a file restored to its
+  old content;
 * blank lines, line ends, a missing last newline, blanks at a line's end, runs of blanks in a line;
-* the width of indentation (tabs, two or four spaces); where it means nothing (not Python, not YAML)
+* the width of indentation (tabs, two or four spaces); if it has no meaning (not Python, not YAML)
   the indentation itself;
 * a file of which only such formatting changed.
 
-Everything else differs: another line, the same lines at another place or in another order (a check
-moved in front of what it guards is a new fix), in Python and YAML another nesting (the retry that
-repairs an IndentationError must not be called a repeat), another path, a file created or deleted.
+Everything else differs: another line, the same lines at another location or in another order (a check
+moved before what it guards is a new fix), in Python and YAML another nesting (the retry that repairs
+an IndentationError must not be called a repeat), another path, a file created or deleted.
 ``a=1`` and ``a = 1`` differ: we collapse blanks, we don't parse languages.
 """
 
@@ -32,7 +32,7 @@ _TAB_STOP = 8
 
 
 def edit_digest(changes: Iterable[FileChange]) -> Digest:
-    """SHA-256 of the normalised edit set, in hexadecimal. Linear in the size of the files."""
+    """Return the SHA-256 of the normalised edit set, in hexadecimal. Linear in the size of the files."""
     files = {
         change.path: (
             _text_digest(change.path, change.before),
@@ -45,7 +45,7 @@ def edit_digest(changes: Iterable[FileChange]) -> Digest:
 
 
 def _text_digest(path: str, text: str | None) -> str | None:
-    """Digest of the normalised lines; None for an absent file."""
+    """Return the digest of the normalised lines, or None for an absent file."""
     if text is None:
         return None
     lines = [line for line in text.split("\n") if line.strip()]

@@ -1,9 +1,8 @@
-"""A strict reader of unified diffs: the kind that ``diff`` makes, and `git diff` of the same.
+"""A strict parser of unified diffs: the kind that ``diff`` makes, and `git diff` of the same.
 
-`git apply` is generous: it took `diff --git a/f.py b/f.py` with `+++ b/tests/test_f.py` and changed
-two files, of which other readers saw one. Here every header of a block must say the same, every
-count must be right, and nothing may stand between the blocks. What is accepted means the same to
-git.
+`git apply` is lenient: it took `diff --git a/f.py b/f.py` with `+++ b/tests/test_f.py` and changed
+two files, of which other parsers saw one. Here every header of a block must agree, every count must
+be right, and nothing may be between the blocks. What is accepted means the same to git.
 
 ::
 
@@ -13,10 +12,10 @@ git.
     index  = "index " hex ".." hex [" 100644" | " 100755"]
     names  = ("--- a/P" | "--- /dev/null") ("+++ b/P" | "+++ /dev/null")
 
-Names and hunks are missing where an empty file is made or deleted. The index line states the mode
+Names and hunks are missing if an empty file is created or deleted. The index line states the mode
 of a file that keeps it: an executable file stays executable.
 
-Which places P may name is the policy's question (``policy``); here P is only plain and relative.
+Which paths P may name, the policy decides (``policy``); here P is only plain and relative.
 """
 
 import re
@@ -59,7 +58,7 @@ class FilePatch(Frozen):
 
 
 def parse_patch(text: str) -> tuple[FilePatch, ...]:
-    """The files of a patch, in its order. Raises PatchSyntaxError and nothing else."""
+    """Return the files of a patch, in its order. Raises PatchSyntaxError and no other error."""
     if _too_large(text):
         raise _error(0, f"it is larger than {MAX_PATCH_BYTES:,} bytes")
     if not text.endswith("\n"):
@@ -101,7 +100,7 @@ class _Reader:
 
 
 def _too_large(text: str) -> bool:
-    if len(text) > MAX_PATCH_BYTES:  # a character is at least a byte: don't encode what is huge
+    if len(text) > MAX_PATCH_BYTES:  # a character is at least a byte: don't encode a huge text
         return True
     try:
         return len(text.encode("utf-8")) > MAX_PATCH_BYTES
@@ -135,7 +134,7 @@ def _block(reader: _Reader) -> FilePatch:
 
 
 def _path(reader: _Reader) -> str:
-    """The one path of the header. Both names have the same length, so spaces are no riddle."""
+    """Return the header's one path. Both names have the same length, so it may contain spaces."""
     header = reader.take()
     names = header.removeprefix("diff --git ")
     path = names[2 : 2 + (len(names) - 5) // 2]
@@ -154,7 +153,7 @@ def _kind(reader: _Reader) -> Literal["created", "deleted", "modified"]:
 
 
 def _skip_index(reader: _Reader, kind: str) -> None:
-    """The index line says nothing that we need, but its mode must be that of a plain file."""
+    """Check the index line: only its mode matters, which must be that of a plain file."""
     if not reader.line.startswith("index "):
         return
     index = _INDEX.fullmatch(reader.take())
@@ -189,7 +188,7 @@ def _hunk(reader: _Reader) -> Hunk:
 
 
 def _hunk_lines(reader: _Reader, old_left: int, new_left: int) -> list[str]:
-    """Exactly the lines that the header counts, and markers of a missing last newline."""
+    """Return exactly the lines that the header counts, and markers of a missing last newline."""
     lines: list[str] = []
     while old_left or new_left or reader.line == NO_NEWLINE:
         line = reader.take()
@@ -207,14 +206,14 @@ def _hunk_lines(reader: _Reader, old_left: int, new_left: int) -> list[str]:
 
 
 def _check_marker(reader: _Reader, lines: list[str], old_left: int, new_left: int) -> None:
-    """The marker ends a side: no line of that side may follow in this hunk."""
+    """Check that no line of the side that the marker ends follows in this hunk."""
     mark = lines[-1][:1] if lines else "\\"
     if mark == "\\" or (mark != "+" and old_left) or (mark != "-" and new_left):
         reader.fail("`\\ No newline at end of file` is not at the end of a file")
 
 
 def _check_order(reader: _Reader, hunks: list[Hunk]) -> None:
-    """Hunks go down the file without overlap, and the new line numbers follow from the old."""
+    """Check that hunks go down the file without overlap, with new line numbers that follow from the old."""
     end, shift = 0, 0
     for number, hunk in enumerate(hunks):
         # An empty range names the line before it.
@@ -230,7 +229,7 @@ def _check_order(reader: _Reader, hunks: list[Hunk]) -> None:
 def _check_whole_file(
     reader: _Reader, kind: Literal["created", "deleted", "modified"], hunks: list[Hunk]
 ) -> None:
-    """A created or deleted file is one hunk of all its lines; a modified one has a hunk."""
+    """Check that a created or deleted file is one hunk of all its lines, and a modified one has a hunk."""
     if kind == "modified":
         if not hunks:
             reader.fail("a changed file has no hunk")

@@ -1,9 +1,9 @@
-"""A language's own parser and ours find the same in what a patch leaves: no code that only one sees.
+"""Comparison of a language's own parser with ours on a patched text: no code that only one of them sees.
 
-Our parser reads text as it stands; Python reads bytes, with a declared encoding, with line ends of its own,
-and by a grammar that changes. What one takes for a comment and the other for code shows as names and
-statements that only one of them has. A difference that the base commit has too is none of the patch's (a
-grammar's quirk, an older Python's syntax). JavaScript's parser is node's, which whoever has a node asks.
+Our parser reads text; Python reads bytes, with a declared encoding, its own line ends, and a grammar that
+changes. What one parser takes for a comment and the other for code shows as names and statements that only
+one of them has. A difference that the base commit has too is not the patch's (a grammar's quirk, an older
+Python's syntax). JavaScript's parser is node's; callers that have node pass its results.
 """
 
 import ast
@@ -19,7 +19,7 @@ from fallback_tier.syntax import parse
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-#: Statements and expressions that both call by one name, and that do something without a name.
+#: Statements and expressions that have the same type in both, and that have an effect without a name.
 _KINDS: dict[type[ast.AST], str] = {
     ast.Assert: "assert_statement",
     ast.AsyncFor: "for_statement",
@@ -48,7 +48,7 @@ _NODES = frozenset(_KINDS.values())
 
 _FUTURE = "future_import_statement"
 
-#: The same for JavaScript, where both find them; names stand in nodes of many types.
+#: The same for JavaScript, if both find them; names are in nodes of many types.
 _JAVASCRIPT_NODES = frozenset(
     {"call_expression", "new_expression", "return_statement", "throw_statement"}
 )
@@ -61,78 +61,78 @@ _JAVASCRIPT_NAMES = frozenset(
 )
 _BROKEN = "<broken>"
 
-#: Differences that a problem names.
+#: How many differences a problem names.
 _SHOWN = 3
 
-#: What Python's parser raises for a text: NUL bytes and unknown encodings among them.
+#: Exceptions of Python's parser for a text, for example for NUL bytes and unknown encodings.
 _REFUSALS = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 Found = Counter[str]
 
 
 def disagreement(before: str, after: str) -> str | None:
-    """Return what the parsers see differently in ``after`` but not in ``before``, as a clause. None: they
-    agree, ``before`` can't be read, or neither parser can read ``after``. Never raises."""
-    was, now = _differences(before), _differences(after)
-    if isinstance(was, str):
-        return None  # another Python's: nothing to compare with
-    if isinstance(now, str):
-        ours = parse(after.encode("utf-8", "replace"), "python")
-        # What neither can read does not run: the gates that follow say so.
-        broken = ours is not None and ours.root_node.has_error
-        return None if broken else f"{now}; the base commit's can be read"
-    return _told_apart(was, now, "Python")
+    """Return what the parsers see differently in ``after`` but not in ``before``, as a clause.
+
+    None: they agree, ``before`` can't be parsed, or neither parser can parse ``after``. Never raises.
+    """
+    old, new = _differences(before), _differences(after)
+    if isinstance(old, str):
+        return None  # another Python's syntax: nothing to compare with
+    if isinstance(new, str):
+        tree = parse(after.encode("utf-8", "replace"), "python")
+        # What neither can parse is not executed: the gates that follow report it.
+        is_broken = tree is not None and tree.root_node.has_error
+        return None if is_broken else f"{new}; the base commit's can be read"
+    return _told_apart(old, new, "Python")
 
 
 def javascript_disagreement(
     before: str, after: str, was: Mapping[str, Found], now: Mapping[str, Found]
 ) -> str | None:
-    """As ``disagreement``, for JavaScript, by what node's parser finds in each text, for each way to read
-    it; a way that can't read a text is left out."""
+    """Do the same as ``disagreement`` for JavaScript, with the names that node's parser found in each text,
+    for each way to parse it; a way that can't parse a text is left out."""
     ours_before, ours_after = (_javascript_by_ours(text) for text in (before, after))
     if not was or ours_before is None:
         return None  # another dialect: nothing to compare with
     if ours_after is None:
         return "it is beyond what is parsed here; the base commit's can be read"
     if not now.keys() & was.keys():
-        # Of a new file nobody knows which dialect it is in.
-        message = "node can't read it as it reads the base commit's"
-        return message if before and not ours_after[_BROKEN] else None
+        # The dialect of a new file is unknown.
+        problem = "node can't read it as it reads the base commit's"
+        return problem if before and not ours_after[_BROKEN] else None
     for way in now.keys() & was.keys():
-        old, new = (Counter(found) for found in (was[way], now[way]))
+        old, new = (Counter(counts) for counts in (was[way], now[way]))
         old.subtract(ours_before)
         new.subtract(ours_after)
-        new[_BROKEN] = old[_BROKEN]  # what one of them can't read whole shows in its names
-        if (apart := _told_apart(old, new, "node")) is not None:
-            return apart
+        new[_BROKEN] = old[_BROKEN]  # what one of them can't parse whole shows in its names
+        if (difference := _told_apart(old, new, "node")) is not None:
+            return difference
     return None
 
 
-def _told_apart(was: Found, now: Found, who: str) -> str | None:
-    names = sorted(name for name in was.keys() | now.keys() if was[name] != now[name])
+def _told_apart(old: Found, new: Found, parser: str) -> str | None:
+    names = sorted(name for name in old.keys() | new.keys() if old[name] != new[name])
     if not names:
         return None
     shown = ", ".join(map(ascii, names[:_SHOWN])) + ", …" * (len(names) > _SHOWN)
-    return (
-        f"{who} reads it otherwise than it looks: {shown} is code to one parser and none to another"
-    )
+    return f"{parser} reads it otherwise than it looks: {shown} is code to one parser and none to another"
 
 
 def _differences(text: str) -> Found | str:
-    """How much more often Python finds a thing than our parser does; or why it can't read the text."""
+    """Return how much more often Python finds each name than our parser, or why it can't parse the text."""
     source = text.encode("utf-8", "replace")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an invalid escape is theirs, not ours
-            reported = Counter(_read_by_python(ast.parse(source)))
+            warnings.simplefilter("ignore")  # an invalid escape is the target's, not ours
+            counts = Counter(_read_by_python(ast.parse(source)))
     except _REFUSALS as error:
         version = ".".join(map(str, sys.version_info[:2]))
         return f"Python {version} can't read it ({type(error).__name__}: {error})"
-    ours = parse(source, "python")
-    if ours is None:
+    tree = parse(source, "python")
+    if tree is None:
         return "it is beyond what is parsed here"
-    reported.subtract(Counter(_read_by_ours(ours.root_node, source)))
-    return reported
+    counts.subtract(Counter(_read_by_ours(tree.root_node, source)))
+    return counts
 
 
 def _read_by_python(tree: ast.AST) -> Iterator[str]:
@@ -168,18 +168,18 @@ def _javascript_by_ours(text: str) -> Found | None:
     tree = parse(source, "javascript")
     if tree is None:
         return None
-    found = Counter({_BROKEN: 1} if tree.root_node.has_error else {})
+    counts = Counter({_BROKEN: 1} if tree.root_node.has_error else {})
     pending = [tree.root_node]
     while pending:
         node = pending.pop()
-        called = node.child_by_field_name("function")
-        if called is not None and source[called.start_byte : called.end_byte] == b"await":
-            pending.extend(child for child in node.children if child != called)
-            continue  # `await (…)`, which our grammar takes for a call at times
+        callee = node.child_by_field_name("function")
+        if callee is not None and source[callee.start_byte : callee.end_byte] == b"await":
+            pending.extend(child for child in node.children if child != callee)
+            continue  # `await (…)`, which our grammar sometimes takes for a call
         if node.type in _JAVASCRIPT_NAMES and node.is_named:
             name = source[node.start_byte : node.end_byte].decode("utf-8", "replace")
-            found[name.removeprefix("#")] += 1
+            counts[name.removeprefix("#")] += 1
         elif node.type in _JAVASCRIPT_NODES and node.is_named:
-            found[f"<{node.type}>"] += 1
+            counts[f"<{node.type}>"] += 1
         pending.extend(node.children)
-    return found
+    return counts

@@ -1,8 +1,8 @@
 """Paths that a patch may name at all: plain, relative, and the same file on every file system.
 
 ``git apply --numstat`` accepts ``../outside.txt``, and Windows and macOS fold names that Linux
-keeps apart (``.GIT``, ``.git.``, ``git~1``, ``.g<zero width>it``), so a patch is judged on the
-strictest of the three: what is unsafe anywhere is refused everywhere.
+distinguishes (``.GIT``, ``.git.``, ``git~1``, ``.g<zero width>it``), so a patch is judged by the strictest
+of the three: a path that is unsafe on any of them is refused on all.
 """
 
 import re
@@ -12,9 +12,8 @@ import unicodedata
 MAX_PATH_BYTES = 4_096
 MAX_NAME_BYTES = 255
 
-#: Control, format (zero-width, bidi), surrogate, private, unassigned, line and paragraph
-#: separators: invisible, or ignored by HFS+ when it compares names. No source file needs them in
-#: its name.
+#: Control, format (zero-width, bidi), surrogate, private, unassigned, line and paragraph separators:
+#: invisible, or ignored by HFS+ when it compares names. No source file needs them in its name.
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 #: 8.3 short names under which NTFS also finds ``.git`` and ``.gitmodules`` (``git~1``,
@@ -25,20 +24,20 @@ _DRIVE = re.compile(r"[A-Za-z]:")
 
 
 def folded(component: str) -> str:
-    """Return a path component as the most forgiving file system compares it: case folded,
+    """Return a path component as the most lenient file system compares it: case folded,
     compatibility-normalised, without NTFS stream, trailing dots and spaces."""
     name = unicodedata.normalize("NFKC", component).partition(":")[0]
     return name.rstrip(". ").casefold()
 
 
 def is_git_folder(component: str) -> bool:
-    """Would some file system take this component for git's own folder?"""
+    """Return whether some file system takes this component for git's own folder."""
     name = folded(component)
     return name == ".git" or _SHORT_GIT_NAME.fullmatch(name) is not None
 
 
 def unsafe_reason(path: str) -> str | None:
-    """Why no patch may name this path, in one sentence; None where it may."""
+    """Return why no patch may name this path, in one sentence, or None if it may."""
     if not path:
         return "the path is empty"
     if any(unicodedata.category(character) in _INVISIBLE for character in path):

@@ -1,18 +1,19 @@
-"""Text that reads as it runs: what a patch adds is what a reviewer, and every judge of ours, takes it for.
+"""Text that reads as it runs: an added line is what a reviewer, and each of our checks, takes it for.
 
 A comment that ends where no reader sees it, text that runs in another order than it is shown in, a name
-that is read as another one, an encoding that turns comments into code: each hides what a patch does, from
-a person as from a parser. Only the lines that a patch adds or changes are asked about; what the base
-commit has elsewhere is not the patch's.
+that reads like another one, an encoding that turns comments into code: each hides what a patch does, from
+people and from parsers. Only lines that a patch adds or changes are checked; the rest of the base commit's
+text is not the patch's.
 
-* Every text: no character that is not seen or that moves what is seen, no blank but a space and a tab, no
-  carriage return but before a line feed, no declared encoding that reads an added line otherwise than
-  UTF-8 does. Letters are not judged by their looks (ADR-0126).
-* Code that is read here: names are ASCII, unless the file had that very name; no escapes in names; no
+* Every text: no invisible character and none that moves others, no blank but a space and a tab, no
+  carriage return except before a line feed, no declared encoding that reads an added line differently
+  from UTF-8. Letters are not judged by their looks (ADR-0126).
+* Code that is parsed here: names are ASCII, unless the file had that very name; no escapes in names; no
   HTML comments, which are comments in one kind of JavaScript and code in another.
 * Python: its own parser finds the same names and statements as ours (``parsers_agree``).
 
-A wrong refusal costs an escape (``\u00a0``) or another name, a wrong permission what the gates prove.
+The cost of a wrong refusal is an escape (``\u00a0``) or another name; the cost of a wrong permission is the
+gates' proof.
 """
 
 import codecs
@@ -40,25 +41,27 @@ _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 _BYTE_ORDER_MARK = "\ufeff"
 
-#: What makes one emoji of several characters: a request for colour behind a symbol, a joiner between two.
+#: Characters that join others to one emoji: a request for colour after a symbol, a joiner between two.
 _VARIATION, _JOINER = "\ufe0f", "\u200d"
 _SYMBOLS = frozenset({"So", "Sk", "Sm"})
-#: Emoji of other categories: of keys, letters and marks.
+#: Emoji of other categories: keys, letters and marks.
 _OTHER_EMOJI = frozenset("#*0123456789\u203c\u2049\u2139\u3030")
 
-#: Encodings in which ASCII is ASCII whatever stands before it. UTF-7, unicode_escape or the stateful ones
-#: of East Asia are not: there plain ASCII may be anything.
+#: Encodings in which ASCII is ASCII whatever precedes it. In UTF-7, unicode_escape and the stateful
+#: encodings of East Asia plain ASCII may mean anything.
 _ASCII_ALIKE = frozenset({"ascii", "iso8859-1", "iso8859-15", "cp1252"})
 
-#: Files in which Python and Ruby look for ``coding:``, in the comments of the first two lines (PEP 263).
+#: Endings of files in which Python and Ruby look for ``coding:``, in comments of the first two lines (PEP
+#: 263).
 _WITH_COOKIES = frozenset({".py", ".pyi", ".pyw", ".pyx", ".pxd", ".pxi", ".rb", ".rake", ""})
 
 _COOKIE = re.compile(r"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)", re.ASCII)
-#: What else is said behind it, Python leaves out: ``utf-8-unix``.
+#: Python ignores the text after these names: ``utf-8-unix``.
 _AS_IN_EMACS = re.compile(
     r"(?i)\A(utf[-_]8|latin[-_]1|iso[-_]8859[-_]1|iso[-_]latin[-_]1)[-_].*", re.DOTALL
 )
-#: Characters of a declaration, or of a name (an error node can be the whole file), in a message.
+#: How many characters of a declaration, or of a name (an error node can be the whole file), a message
+#: shows.
 _SHOWN = 60
 _BLANK_OR_COMMENT = re.compile(r"[ \t\f]*(?:#|$)")
 
@@ -68,12 +71,12 @@ _MARKUP = re.compile(
     r"""|<meta\b[^>]*?\bcharset\s*=\s*["']?([^"'\s/>;]+)""",
     re.IGNORECASE,
 )
-#: Where parsers of HTML stop looking for it (HTML standard, 13.2.3.2).
+#: How far parsers of HTML look for it (HTML standard, 13.2.3.2).
 _MARKUP_CHARS = 1_024
 
 
 class _Added(NamedTuple):
-    """A line that a patch adds: its number from 1 in the patched text, and its text without line feed."""
+    """A line that a patch adds: its number from 1 in the patched text, its text without the line feed."""
 
     number: int
     text: str
@@ -94,7 +97,7 @@ def misread_reason(path: str, before: str | None, after: str) -> str | None:
         why = _line_reason(text, is_ended=line.is_ended, is_listing=is_listing)
         if why is not None:
             return f"line {line.number} has {why}"
-    # Where another encoding is declared than before, every line is read anew.
+    # If the declared encoding changes, every line reads differently, and all are checked.
     is_same = _declared(path, before or "") == _declared(path, after)
     encoded = added if is_same else _added("", after)
     return _encoding_reason(path, after, encoded, is_same=is_same) or _code_reason(
@@ -111,7 +114,8 @@ def _added(before: str, after: str) -> Iterator[_Added]:
 
 
 def _line_reason(text: str, *, is_ended: bool, is_listing: bool) -> str | None:
-    """``is_listing``: manifests and locks, in which clients put what packages say of themselves."""
+    """Return why a line is not what it seems, or None. ``is_listing``: manifests and locks, in which
+    clients write what packages say of themselves."""
     if is_ended:
         text = text.removesuffix("\r")
     if text.isascii() and text.replace("\t", " ").isprintable():
@@ -129,15 +133,17 @@ def _line_reason(text: str, *, is_ended: bool, is_listing: bool) -> str | None:
 
 
 def _is_of_emoji(text: str, at: int) -> bool:
-    """One request for colour, or one joiner: runs of them can hold a hidden text."""
-    before = text[at - 1 : at] if at else ""
+    """Return whether this is one request for colour, or one joiner: runs of them can hide a text."""
+    previous = text[at - 1 : at] if at else ""
     if text[at] == _VARIATION:
-        return bool(before) and (unicodedata.category(before) in _SYMBOLS or before in _OTHER_EMOJI)
-    if text[at] != _JOINER or not before:
+        return bool(previous) and (
+            unicodedata.category(previous) in _SYMBOLS or previous in _OTHER_EMOJI
+        )
+    if text[at] != _JOINER or not previous:
         return False
-    joins = before == _VARIATION or unicodedata.category(before) in _SYMBOLS
-    after = text[at + 1 : at + 2]
-    return joins and bool(after) and unicodedata.category(after) in _SYMBOLS
+    joins = previous == _VARIATION or unicodedata.category(previous) in _SYMBOLS
+    following = text[at + 1 : at + 2]
+    return joins and bool(following) and unicodedata.category(following) in _SYMBOLS
 
 
 def _named(character: str) -> str:
@@ -146,7 +152,8 @@ def _named(character: str) -> str:
 
 
 def _encoding_reason(path: str, text: str, lines: Iterable[_Added], *, is_same: bool) -> str | None:
-    """A declared encoding in which an added line is not what it is in UTF-8, whoever declared it."""
+    """Return why a declared encoding reads an added line differently from UTF-8, or None, no matter who
+    declared it."""
     declared = _declared(path, text)
     if declared is None:
         return None
@@ -154,30 +161,30 @@ def _encoding_reason(path: str, text: str, lines: Iterable[_Added], *, is_same: 
         name = codecs.lookup(_AS_IN_EMACS.sub(r"\1", declared)).name
     except (LookupError, ValueError):
         if is_same and not _has_cookies(path, text):
-            return None  # a template's place for it, which was there: whoever fills it in decides
+            return None  # a template's placeholder, which was there: its user decides
         return (
             f"it declares the encoding {declared[:_SHOWN]!a}, which is not known: declare UTF-8, or "
             "nothing"
         )
     if name in {"utf-8", "utf-8-sig"}:
         return None
-    odd = next(
+    misread = next(
         (line for line in lines if name not in _ASCII_ALIKE or not line.text.isascii()), None
     )
-    if odd is None:
+    if misread is None:
         return None
     return (
-        f"it declares the encoding {declared!a}, in which line {odd.number} is not what it reads as: "
+        f"it declares the encoding {declared!a}, in which line {misread.number} is not what it reads as: "
         "only UTF-8 is taken"
     )
 
 
 def _declared(path: str, text: str) -> str | None:
     if not _has_cookies(path, text):
-        # In other code than Python's, markup is a text.
-        found = None if grammar_of_text(path, text) else _MARKUP.search(text[:_MARKUP_CHARS])
-        return found and next(group for group in found.groups() if group is not None)
-    # Any line end is one to the interpreter; the library's own reader knows line feeds alone.
+        # In code of other languages than Python, markup is a text.
+        match = None if grammar_of_text(path, text) else _MARKUP.search(text[:_MARKUP_CHARS])
+        return match and next(group for group in match.groups() if group is not None)
+    # The interpreter accepts any line end; the library's own reader only line feeds.
     lines = io.StringIO(text.removeprefix(_BYTE_ORDER_MARK), newline=None)
     for line, _ in zip(lines, range(2), strict=False):
         if cookie := _COOKIE.match(line):
@@ -196,19 +203,19 @@ def _code_reason(path: str, before: str | None, after: str, added: list[_Added])
     grammar = grammar_of_text(path, after, before or "")
     if not grammar:
         return None
-    was, now = ((text or "").removeprefix(_BYTE_ORDER_MARK) for text in (before, after))
+    old_text, new_text = ((text or "").removeprefix(_BYTE_ORDER_MARK) for text in (before, after))
     numbers = {line.number for line in added}
-    odd = _Code(now, grammar).odd_name(numbers, lambda: _Code(was, grammar).names())
-    return odd or (disagreement(was, now) if grammar == "python" else None)
+    reason = _Code(new_text, grammar).odd_name(numbers, lambda: _Code(old_text, grammar).names())
+    return reason or (disagreement(old_text, new_text) if grammar == "python" else None)
 
 
-# Characters in code that only a text should have: names beyond ASCII, escapes in names, HTML comments.
+# Characters in code that only texts should have: names beyond ASCII, escapes in names, HTML comments.
 #
-# Names are not weighed by their looks: lists of look-alikes are never complete, a word of one script can
-# look like a word of another (four Cyrillic letters read "copy"), and Python takes a ligature for its
-# letters (PEP 3131). A fix rarely needs a new one.
+# Names are not judged by their looks: lists of look-alikes are never complete, a word of one script can
+# look like a word of another (four Cyrillic letters read "copy"), and Python treats a ligature as its
+# letters (PEP 3131). A fix rarely needs a new name.
 
-#: Nodes that are text to the language, of all grammars; whatever is not one of them is code.
+#: Nodes that are text to the language, of all grammars; all others are code.
 _TEXTS = frozenset(
     {
         *("comment", "string", "string_content", "string_fragment", "escape_sequence"),
@@ -217,44 +224,44 @@ _TEXTS = frozenset(
     }
 )
 
-#: What is looked at: beyond ASCII; the escape of a letter; where an HTML comment begins. The end of one
-#: begins a comment as well, at the beginning of a line (ECMAScript, annex B.1.1).
+#: What is checked: characters beyond ASCII; the escape of a letter; the beginning of an HTML comment. The
+#: end of one begins a comment as well, at the beginning of a line (ECMAScript, annex B.1.1).
 _ODD = re.compile(rb"[\x80-\xff]+|\\u|<!--|^(?:.*\*/)?[ \t]*-->")
 _BEYOND_ASCII = re.compile(rb"[\x80-\xff]+")
 
 
 @dataclass(frozen=True)
 class _Code:
-    """A source text and what its parser makes of it. ``grammar``: one that ``grammar_of`` gives."""
+    """A source text and its parse. ``grammar``: one that ``grammar_of`` returns."""
 
     text: str
     grammar: str
 
     def odd_name(self, lines: Collection[int], known: Callable[[], frozenset[str]]) -> str | None:
-        """Return what in the code of these lines (from 1) reads as something else, as a clause. ``known``:
-        the file's own names beyond ASCII."""
+        """Return what in the code of these lines (from 1) reads as something else, as a clause, or None.
+        ``known``: the file's own names beyond ASCII."""
         start = 0
         for number, line in enumerate(self._source.split(b"\n"), start=1):
             if number in lines:
-                for found in _ODD.finditer(line):
-                    why = self._reason(start + found.start(), found[0], known)
-                    if why is not None:
-                        return f"line {number} has {why}"
+                for match in _ODD.finditer(line):
+                    reason = self._reason(start + match.start(), match[0], known)
+                    if reason is not None:
+                        return f"line {number} has {reason}"
             start += len(line) + 1
         return None
 
     def names(self) -> frozenset[str]:
-        """The names beyond ASCII in the code."""
-        found = (self._at(match.start()) for match in _BEYOND_ASCII.finditer(self._source))
+        """Return the names beyond ASCII in the code."""
+        nodes = (self._at(match.start()) for match in _BEYOND_ASCII.finditer(self._source))
         return frozenset(
-            self._described(node) for node in found if node and node.type not in _TEXTS
+            self._described(node) for node in nodes if node and node.type not in _TEXTS
         )
 
     def _reason(self, at: int, odd: bytes, known: Callable[[], frozenset[str]]) -> str | None:
         if odd.endswith((b"<!--", b"-->")):
             return self._html_comment(at + len(odd) - 1)
         if odd != rb"\u" and not any(map(_is_of_name, odd.decode("utf-8", "replace"))):
-            return None  # a dash or an arrow runs nowhere
+            return None  # a dash or an arrow is not executed
         node = self._at(at)
         if node is not None and node.type in _TEXTS:
             return None
@@ -293,6 +300,6 @@ class _Code:
 
 
 def _is_of_name(character: str) -> bool:
-    """May it stand in a name? Letters, marks, numbers, connectors, and Unicode's exceptions."""
+    """Return whether a name may have it: letters, marks, numbers, connectors, Unicode's exceptions."""
     kind = unicodedata.category(character)
     return kind[0] in "LMN" or kind == "Pc" or f"a{character}".isidentifier()

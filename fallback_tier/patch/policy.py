@@ -1,18 +1,18 @@
-"""Which places of a repository no fix may touch, and which only a recipe may.
+"""Paths of a repository that no fix may change, and paths that only a recipe may change.
 
 Three questions, each answered by one sentence or None:
 
-* ``forbidden_reason``: nobody may change this file, neither a model nor a recipe. What judges a fix
-  (CI, tests, their configuration), what runs by itself (start-up hooks, client configuration), and
-  what no gate can prove (image recipes). In some of them (``_PINS``) versions may change, and nothing
-  else (ADR-0103).
+* ``forbidden_reason``: neither a model nor a recipe may change this file. What judges a fix (CI, tests,
+  their configuration), what runs without being called (start-up hooks, client configuration), and what no
+  gate can prove (image recipes). In some of them (``_PINS``) versions may change, and nothing else
+  (ADR-0103).
 * ``recipe_only_reason``: manifests and lock files. A recipe changes them by their keys and through
   the real client; a typed edit is refused.
 * ``check_policy``: both over a whole change, given the dependency files that the recipe declared.
 
-Names are compared as the most forgiving file system does (case folded, see ``paths.folded``), at
-any depth. A repository whose *product* lives in such a place (``django/test/client.py``) is refused
-too: a wrong refusal costs a person's look, a wrong permission costs the proof.
+Names are compared as on the most lenient file system (case folded, see ``paths.folded``), at any depth. A
+repository whose *product* has such a path (``django/test/client.py``) is refused too: the cost of a wrong
+refusal is a person's look, the cost of a wrong permission is the proof.
 """
 
 import re
@@ -37,11 +37,12 @@ class Place:
     files: str = ""
 
     def holds(self, components: list[str]) -> bool:
-        """Do these folded path components lie in this place?"""
+        """Return whether these folded path components are in one of the folders, or name one of
+        the files."""
         folders, name = components[:-1], components[-1]
         if any(_matches(self.folders, folder) for folder in folders):
             return True
-        # A file that has a folder's name replaces, or becomes, that folder (a link, a submodule).
+        # A file with a folder's name replaces, or becomes, that folder (a link, a submodule).
         return any(_matches(globs, name) for globs in (self.folders, self.files))
 
 
@@ -52,7 +53,7 @@ def _matches(globs: str, name: str) -> bool:
 
 @cache
 def _parts(globs: str) -> tuple[frozenset[str], re.Pattern[str]]:
-    """The globs that are plain names, and one pattern of the others."""
+    """Return the globs that are plain names, and one pattern of the others."""
     names = frozenset(glob for glob in globs.split() if not _WILDCARD.search(glob))
     others = [translate(glob) for glob in globs.split() if glob not in names]
     return names, re.compile("|".join(others) or "(?!)")
@@ -113,7 +114,7 @@ _TESTS = Place(
     " playwright.config.* cypress.config.* cypress.json .taprc .c8rc*",
 )
 
-#: … of which a recipe may change the versions of requirements, and nothing else.
+#: Those in which a recipe may change the versions of requirements, and nothing else.
 _PINS = Place(
     "a recipe may change versions there",
     files="makefile gnumakefile *.mk justfile taskfile.y*ml noxfile.py dodo.py tox.ini"
@@ -135,26 +136,28 @@ _MANIFEST = (
 
 @cache
 def _dependency_files() -> tuple[Place, ...]:
-    """The locks and manifests of every ecosystem that has a plugin, whichever is being fixed."""
+    """Return the locks and manifests of every ecosystem that has a plugin, whichever is being fixed."""
     rules = [rules for _, rules in installed_rules()]
-    locks = " ".join(glob for one in rules for glob in one.lock_globs)
-    manifests = " ".join(glob for one in rules for glob in one.manifest_globs)
+    locks = " ".join(glob for ecosystem_rules in rules for glob in ecosystem_rules.lock_globs)
+    manifests = " ".join(
+        glob for ecosystem_rules in rules for glob in ecosystem_rules.manifest_globs
+    )
     return Place(_LOCK, files=locks), Place(_MANIFEST, files=manifests)
 
 
 @cache
 def _forbidden() -> tuple[Place, ...]:
-    """In this order: the first reason that fits is the one that is told."""
+    """Return the places in this order: the first reason that fits is reported."""
     of_plugins = " ".join(glob for _, rules in installed_rules() for glob in rules.protected_globs)
-    own = Place(_BUILD.reason, folders=of_plugins)
-    return (_CI, _GIT, _HOOKS, _BUILD, _OURS, _IMAGE, own)
+    of_plugins_place = Place(_BUILD.reason, folders=of_plugins)
+    return (_CI, _GIT, _HOOKS, _BUILD, _OURS, _IMAGE, of_plugins_place)
 
 
 def forbidden_reason(path: str) -> str | None:
-    """Why nobody, model or recipe, may change ``path``; None where it may be changed.
+    """Return why neither a model nor a recipe may change ``path``, or None if it may be changed.
 
-    The reason is a clause that follows "``path`` may not be changed:". A manifest or lock file
-    inside a test folder is no test: it falls under ``recipe_only_reason``.
+    The reason is a clause after "``path`` may not be changed:". A manifest or lock file inside a test
+    folder is not a test: ``recipe_only_reason`` applies to it.
     """
     unsafe = unsafe_reason(path)
     if unsafe is not None:
@@ -185,12 +188,12 @@ def changes_versions_only(before: str, after: str) -> bool:
 
 
 def is_test(path: str) -> bool:
-    """Is it, by its place or name, a test, its data, or a test runner's configuration?"""
+    """Return whether it is, by its path, a test, its data, or a test runner's configuration."""
     return _TESTS.holds(components_of(path))
 
 
 def recipe_only_reason(path: str) -> str | None:
-    """Why only a recipe may change ``path`` (a manifest, a lock file); None for any other file."""
+    """Return why only a recipe may change ``path`` (a manifest, a lock file); None: any other file."""
     name = components_of(path)[-1:]
     for place in _dependency_files():
         if place.holds(name):
@@ -204,11 +207,11 @@ def check_policy(
     allowed: frozenset[str] = frozenset(),
     pins: frozenset[str] = frozenset(),
 ) -> tuple[str, ...]:
-    """Every breach of the path policy, one sentence each, sorted by path; empty: none.
+    """Return every breach of the path policy, one sentence each, sorted by path; empty if there is none.
 
-    ``changes``: file changes, or just paths. ``allowed``: the manifests and lock files that the
-    recipe declared; it opens those and nothing else, so that a declaration can't open CI or the
-    tests. ``pins``: files of which nothing but versions changed.
+    ``changes``: file changes, or just paths. ``allowed``: the manifests and lock files that the recipe
+    declared; it permits those and nothing else, so that a declaration can't permit CI or the tests.
+    ``pins``: files of which only versions changed.
     """
     paths = {item if isinstance(item, str) else item.path for item in changes}
     problems: list[str] = []
@@ -223,5 +226,5 @@ def check_policy(
 
 
 def components_of(path: str) -> list[str]:
-    """A path's parts as ``Place.holds`` compares them."""
+    """Return a path's parts as ``Place.holds`` compares them."""
     return [folded(component) for component in path.split("/")]

@@ -1,9 +1,8 @@
-"""From an advisory, a repository and a history to the text that a model is asked with.
+"""Building of the prompt for a model from an advisory, a repository and a history.
 
 The template's ``system`` block is rendered with the form of the answer, a setting, and no other variable,
 so that it is byte-identical across the fixes of an ecosystem (prompt cache); its ``user`` block has
-everything that differs.
-What comes from outside enters as a fence (``fence``), never as bare text.
+everything that differs. Text from outside is inserted in a fence (``fence``), never bare.
 """
 
 import hashlib
@@ -57,18 +56,18 @@ class Prompt(Frozen):
 
     @property
     def example_citations(self) -> frozenset[str]:
-        """As a plan cites its examples."""
+        """The ids by which a plan cites its examples."""
         return frozenset(f"E{number}" for number in range(1, len(self.examples) + 1))
 
     @property
     def opening(self) -> Conversation:
-        """The first generation. The turn is marked for the cache: whatever is asked again begins so."""
+        """The first turn. It is marked for the cache, because every repeated request begins with it."""
         first = Message(role="user", content=self.user, cache=True)
         return self.more or Conversation(messages=(first,), nonces=(self.nonce,))
 
 
 class PromptBuilder:
-    """Renders prompts. ``secrets`` are values of this process that no prompt may carry."""
+    """Renders prompts. ``secrets``: values of this process that no prompt may contain."""
 
     def __init__(self, nonces: NonceSource, secrets: frozenset[str] = frozenset()) -> None:
         self._nonces = nonces
@@ -85,8 +84,10 @@ class PromptBuilder:
         own_code: bool = False,
     ) -> Prompt:
         """Build an attempt's prompt: a first one may have examples, a retry has the last failure.
-        ``own_code``: there is no dependency to raise. Raises ConfigurationError: a retry with examples
-        (ADR-0011), a wrong template."""
+
+        ``own_code``: there is no dependency to raise. Raises ConfigurationError for a retry with examples
+        (ADR-0011), or a wrong template.
+        """
         if prior_attempts and examples:
             raise ConfigurationError(
                 "A retry's prompt was given solved examples.",
@@ -112,7 +113,7 @@ class PromptBuilder:
         prior_attempts: Sequence[AttemptSummary],
         own_code: bool,
     ) -> Prompt:
-        """Render any combination, also one that ``build`` refuses and an evaluation compares with it."""
+        """Render any combination, also one that ``build`` refuses but an evaluation compares."""
         examples = examples[:MAX_EXAMPLES]
         snippets = select_snippets(
             advisory,
@@ -156,39 +157,42 @@ class PromptBuilder:
     def repair(
         self, prompt: Prompt, answer_text: str, problems: Sequence[str], *, strict: bool = False
     ) -> Conversation:
-        """Ask again: the first turn, then what was wrong with the answer, and the answer, both fenced
-        (problems quote it, and it may repeat injected text). ``strict``: it was asked for under the strict
-        instruction."""
+        """Return the conversation that asks again: the first turn, then the answer's problems and the
+        answer.
+
+        Both are fenced (problems quote the answer, and it may repeat injected text). ``strict``: the answer
+        was requested under the strict instruction.
+        """
         return self._again(turns.REPAIR, prompt, answer_text, problems, strict=strict)
 
     def regenerate(
         self, prompt: Prompt, answer_text: str, unsupported: Sequence[str]
     ) -> Conversation:
-        """Ask again under the strict instruction: the judge found claims that nothing supports."""
+        """Return the conversation that asks again, strictly: the judge found unsupported claims."""
         return self._again(turns.DOUBT, prompt, answer_text, unsupported, strict=True)
 
     def with_more_code(
         self, prompt: Prompt, reason: str, repo: RepoContext, *, own_code: bool
     ) -> Prompt | None:
-        """Return the prompt with the code that a model's ``reason`` for declining names (ADR-0044); None:
-        nothing more may be shown, or it was already."""
+        """Return the prompt with the code that a model's ``reason`` for declining names (ADR-0044); None if
+        no more code may be shown, or it was shown already."""
         if prompt.more is not None:
             return None
         settings = repo.settings
         space = settings.own_code_budget_bytes if own_code else settings.snippet_budget_bytes
-        found = asked_for(reason, prompt.snippets, repo, space=space, secrets=self._secrets)
-        if not found:
+        snippets = asked_for(reason, prompt.snippets, repo, space=space, secrets=self._secrets)
+        if not snippets:
             return None
         nonce = self._nonces()
-        shown = snippets_shown(found, partial(self._fence, nonce=nonce))
-        asked = turns.MORE.format(
+        shown = snippets_shown(snippets, partial(self._fence, nonce=nonce))
+        request = turns.MORE.format(
             nonce=nonce,
             one=turns.ONE[prompt.answer_form],
             reason=self._fence(reason, SourceKind.PREVIOUS_ANSWER, nonce),
-            snippets="\n\n".join(f"{one['id']}:\n{one['text']}" for one in shown),
+            snippets="\n\n".join(f"{fenced['id']}:\n{fenced['text']}" for fenced in shown),
         )
-        more = prompt.opening.and_then(turns.DECLINED_TURN, asked, nonce)
-        return prompt.model_copy(update={"snippets": (*prompt.snippets, *found), "more": more})
+        more = prompt.opening.and_then(turns.DECLINED_TURN, request, nonce)
+        return prompt.model_copy(update={"snippets": (*prompt.snippets, *snippets), "more": more})
 
     def _again(
         self,
@@ -219,7 +223,8 @@ class PromptBuilder:
         examples: Sequence[str],
         prior_attempts: Sequence[AttemptSummary],
     ) -> dict[str, Any]:
-        """What the ``user`` block may use. One nonce serves a whole message: no author knows it."""
+        """Return the variables of the ``user`` block. One nonce serves a whole message: no author of its
+        texts knows it."""
         nonce = self._nonces()
         last = prior_attempts[-1] if prior_attempts else None
         return {
@@ -233,7 +238,7 @@ class PromptBuilder:
                 }
                 for number, text in enumerate(examples, start=1)
             ],
-            # Numbers and closed vocabulary only: the rest of a summary is a foreign host's text.
+            # Only numbers and a closed vocabulary: the rest of a summary is untrusted text.
             "prior_attempts": [
                 {"attempt": prior.attempt, "failure_kind": prior.failure_kind.value}
                 for prior in prior_attempts
@@ -249,7 +254,7 @@ class PromptBuilder:
 
 
 def _check_shows_all(user: str, variables: Mapping[str, Any]) -> None:
-    """A template that drops a block would ask without it, and nobody would see: an error."""
+    """Raise ConfigurationError if the template drops a block: the model would not see it, unnoticed."""
     expected = {
         "advisory": [variables["advisory"]],
         "snippets": [snippet["text"] for snippet in variables["snippets"]],
@@ -300,17 +305,17 @@ _NO_PATCH = {
 
 
 def retry_advice(kind: FailureKind) -> str:
-    """The next step after a failure of this kind, in a few sentences of ours alone."""
+    """Return the next step after a failure of this kind, in a few sentences of our own text."""
     begin = _NOT_MADE if kind in _NO_PATCH else _UNDONE
     return f"{begin} {_BY_KIND.get(kind, _BROKE)}"
 
 
-#: Fixed versions listed per package, lowest first: release lines beyond these are seldom alive.
+#: Fixed versions listed per package, lowest first: release lines beyond these are rarely maintained.
 MAX_FIXED_VERSIONS = 20
 
 
 def advisory_text(advisory: Advisory, ecosystem: str) -> str:
-    """An advisory as a model is told of it: what is structured first, then its text."""
+    """Return an advisory as a prompt shows it: structured fields first, then its text."""
     lines = [f"id: {', '.join((advisory.id, *advisory.aliases))}"]
     for package in advisory.packages(ecosystem):
         fixed = fixed_versions(advisory, ecosystem, package)[:MAX_FIXED_VERSIONS]
@@ -323,14 +328,14 @@ def advisory_text(advisory: Advisory, ecosystem: str) -> str:
 def snippets_shown(
     snippets: Sequence[Snippet], fenced: Callable[[str, SourceKind], str]
 ) -> list[dict[str, str]]:
-    """What a template is given of snippets: each one's id, and its text in a fence."""
+    """Return the snippets for a template: each one's id, and its text in a fence."""
     kind = SourceKind.REPOSITORY_SNIPPET
-    return [{"id": one.id, "text": fenced(one.shown, kind)} for one in snippets]
+    return [{"id": snippet.id, "text": fenced(snippet.shown, kind)} for snippet in snippets]
 
 
 def example_shown(shot: FewShot, form: AnswerForm) -> str:
-    """An example, its edits in the form in which an answer is wanted: in JSON also where blocks, of which
-    each line has a prefix in the fence, would be cut by it."""
+    """Return an example, with its edits in the requested form of the answer; in JSON if blocks, whose lines
+    each get a prefix, would be cut by the fence."""
     if form is AnswerForm.BLOCKS:
         text = example_text(shot.example, shot.text, shot.edits, _block)
         lines = text.count("\n") + 1
@@ -343,11 +348,11 @@ def _block(edit: SearchReplace) -> str:
     try:
         return write_edit(edit)
     except ValueError:
-        return edit_line(edit)  # code that holds a marker: still an example, if of another form
+        return edit_line(edit)  # code that contains a marker: still an example, in another form
 
 
 def check_contains(system: str, form: AnswerForm, *, next_step: str) -> None:
-    """A template that knows of JSON alone would have every answer rejected: ConfigurationError."""
+    """Raise ConfigurationError if a template only describes JSON: answers in blocks would be rejected."""
     if form is AnswerForm.BLOCKS and SEARCH not in system:
         raise ConfigurationError(
             f"The prompt template does not say how to answer in {form.value}: it has no `{SEARCH}`.",

@@ -1,8 +1,8 @@
-"""Characters that a reader doesn't see, or that move what he sees: shown by their code point.
+"""Characters that a reader doesn't see, or that move visible ones: shown by their code point.
 
 Source: Unicode 15 general categories Cc, Cf, Cs, Co, Zl, Zp, the noncharacters and
-Default_Ignorable_Code_Point (UAX #44), and the blank letters used to hide text (Hangul fillers,
-Braille blank). ``\\n`` and ``\\t`` are the only controls that are kept.
+Default_Ignorable_Code_Point (UAX #44), and the blank letters used to hide text (Hangul fillers, Braille
+blank). ``\\n`` and ``\\t`` are the only controls that are kept.
 """
 
 import re
@@ -17,29 +17,30 @@ _RANGES = (
 )
 _HIDDEN = re.compile(f"[{_RANGES}]")
 
-#: A terminal's control sequence as a whole (ECMA-48 §5.4), else a single hidden character.
+#: A terminal's whole control sequence (ECMA-48 §5.4), otherwise a single hidden character.
 _HIDDEN_RUN = re.compile(f"\\x1b\\[[0-?]*[ -/]*[@-~]|[{_RANGES}]")
 
 _VISIBLE = bytes((*b"\t\n", *range(32, 127)))
 
 
 def is_hidden(character: str) -> bool:
-    """Is this one of the hidden characters?"""
+    """Return whether this is one of the hidden characters."""
     return _HIDDEN.match(character) is not None
 
 
 def show_hidden(text: str) -> str:
-    """Every hidden character as ``<U+202E>``; nothing is dropped, and nothing shrinks."""
+    """Return the text with hidden characters as ``<U+202E>``; nothing is dropped, and nothing shrinks."""
     return text if _is_plain(text) else _HIDDEN.sub(_code_point, text)
 
 
 def drop_hidden(text: str) -> str:
-    """The text without hidden characters and terminal sequences: what a reader would make of it."""
+    """Return the text without hidden characters and terminal sequences, as a reader would see it."""
     return text if _is_plain(text) else _HIDDEN_RUN.sub("", text)
 
 
 def _is_plain(text: str) -> bool:
-    """Nothing is hidden: told ten times as fast as by a search of the whole, which is mostly ASCII."""
+    """Return whether nothing is hidden: ten times as fast as a search of the text, which is mostly
+    ASCII."""
     rest = text.encode("utf-8", "surrogatepass").translate(None, _VISIBLE)
     return not rest or _HIDDEN.search(rest.decode("utf-8", "surrogatepass")) is None
 

@@ -1,12 +1,12 @@
-"""The one fence that every untrusted byte passes on its way into a prompt.
+"""The one fence that every untrusted text passes on its way into a prompt.
 
 1. line ends become ``\n``; what isn't a character (a lone surrogate) becomes its escape;
-2. the *whole* text is scanned for attempts to talk to the model (``injection``);
-3. secrets are taken out (``redact``);
-4. what is over the cap is cut: head 25 %, tail 75 % (a log's end says most), at a line where that
-   costs little, else at a character, and a marker says how many bytes are gone;
-5. hidden characters are shown by their code point, the nonce is taken out;
-6. every line gets the prefix, and the whole stands between two markers that carry the nonce.
+2. the *whole* text is scanned for attempts to talk to the model (``scan``);
+3. secrets are removed (``redact``);
+4. text over the cap is cut: head 25 %, tail 75 % (a log's end says most), at a line end if that costs
+   little, otherwise at a character, and a marker says how many bytes are missing;
+5. hidden characters are shown by their code point, the nonce is removed;
+6. every line gets the prefix, and the text is enclosed by two markers that contain the nonce.
 
 So nothing inside can look like the end of the fence: an end marker has no prefix, and a nonce that
 its author could not know. This mitigates injection; it doesn't eliminate it. Hence the gates.
@@ -25,19 +25,19 @@ from fallback_tier.limits import MAX_FENCED_SUMMARY_BYTES
 from fallback_tier.prompt.characters import show_hidden
 from fallback_tier.prompt.redact import redact_secrets
 
-#: In front of every line inside a fence.
+#: Begins every line inside a fence.
 PREFIX = "| "
 
-#: Stands where the nonce was found inside a text. Shorter than a nonce: no cap is passed by it.
+#: Replaces the nonce inside a text. Shorter than a nonce, so that no cap is exceeded.
 _NONCE_STAND_IN = "[nonce]"
 
 _NONCE = re.compile(r"[0-9a-f]{32}")
 
-#: Bytes beyond a long text's kept part in which a secret may begin that reaches into it: a private
-#: key of 8,192 bits is 6.4 kB in PEM.
+#: Bytes beyond the kept part of a long text that are also searched, because a secret may begin there and
+#: reach into it: a private key of 8,192 bits is 6.4 kB in PEM.
 _MARGIN_BYTES = 8 * 1024
 
-#: A cut moves to the next line end if that costs less than this part of what is kept there.
+#: A cut moves to the nearest line end if that costs less than this part of the kept text.
 _LINE_END_COST = 0.5
 
 
@@ -58,19 +58,19 @@ class SourceKind(StrEnum):
         return _MAX_BYTES[self]
 
 
-#: Nine of ten OSV texts are below 1.6 kB; of a long one, what matters comes early and late.
+#: Nine of ten OSV texts are below 1.6 kB; in a long one, what matters is near the beginning and the end.
 MAX_FENCED_ADVISORY_BYTES = 6 * 1024
-#: A snippet has at most context.MAX_SNIPPET_BYTES; the rest is room for prefixes, so that code is
-#: seldom cut here (a cut line can't be copied into an edit).
+#: A snippet has at most context.MAX_SNIPPET_BYTES; the rest is for prefixes, so that code is rarely cut
+#: here (a cut line can't be copied into an edit).
 MAX_FENCED_SNIPPET_BYTES = 8 * 1024
-#: Four examples then weigh no more than the repository's own code.
+#: Four examples then take no more room than the repository's own code.
 MAX_FENCED_EXAMPLE_BYTES = 3 * 1024
-#: Failing tests, assertions and frames, each at most at its share of a failure summary.
+#: Failing tests, assertions and frames, each up to its share of a failure summary.
 MAX_FENCED_PROOF_BYTES = 3 * 1024
 #: A plan of 2,048 output tokens is about 8 kB; its beginning and end show what was wrong.
 MAX_FENCED_ANSWER_BYTES = 4 * 1024
-#: What is under judgement is shown whole or not judged: a plan of 2,048 output tokens is about 8 kB,
-#: and as much again is room for prefixes and shown characters.
+#: A plan that is judged is shown whole or not judged: a plan of 2,048 output tokens is about 8 kB, and as
+#: much again is for prefixes and shown characters.
 MAX_FENCED_PLAN_BYTES = 16 * 1024
 
 _MAX_BYTES = {
@@ -98,7 +98,7 @@ def fence(
 ) -> Fenced:
     """Quote untrusted text. Same arguments, same result; at most ``source_kind.max_bytes``.
 
-    ``secrets`` are values of this process to take out besides the known formats. Raises
+    ``secrets`` are values of this process to remove in addition to the known formats. Raises
     ConfigurationError for a nonce that isn't 32 lower-case hex characters.
     """
     if not _NONCE.fullmatch(nonce):
@@ -117,7 +117,7 @@ def fence(
 
 
 def _body(data: bytes, space: int, nonce: str, secrets: frozenset[str]) -> tuple[str, bool]:
-    """The prefixed lines, at most ``space`` bytes, and whether something is missing."""
+    """Return the prefixed lines, at most ``space`` bytes, and whether anything is missing."""
     near = space + _MARGIN_BYTES
     if len(data) <= 2 * near:
         text = redact_secrets(data.decode(), secrets)[0].removesuffix("\n")
@@ -126,7 +126,7 @@ def _body(data: bytes, space: int, nonce: str, secrets: frozenset[str]) -> tuple
         front = back = text
         total = len(text.encode())
     else:
-        # Nothing is kept from the middle: secrets are looked for where they could matter.
+        # The middle is not kept, so only the two ends are searched for secrets.
         front = redact_secrets(data[:near].decode("utf-8", "ignore"), secrets)[0]
         back = redact_secrets(data[-near:].decode("utf-8", "ignore"), secrets)[0].removesuffix("\n")
         total = len(data)
@@ -134,7 +134,7 @@ def _body(data: bytes, space: int, nonce: str, secrets: frozenset[str]) -> tuple
 
 
 def _cut(front: str, back: str, total: int, space: int, nonce: str) -> str:
-    """Head of ``front`` and tail of ``back`` with a marker between them."""
+    """Return the head of ``front`` and the tail of ``back`` with a marker between them."""
     marker = f"\n{PREFIX}<<<CUT {nonce} {{:,}} bytes removed>>>\n"
     space -= len(marker.format(total))
     head = front[: _fitting(front, space // 4, 1)]
@@ -148,22 +148,23 @@ def _cut(front: str, back: str, total: int, space: int, nonce: str) -> str:
 
 
 def _fitting(text: str, space: int, direction: int) -> int:
-    """How many characters from the front (1) or the back (-1) take at most ``space`` bytes."""
+    """Return how many characters from the front (1) or the back (-1) take at most ``space`` bytes."""
     text = text[:space] if direction > 0 else text[: -space - 1 : -1]
-    # What a character takes depends on nothing beside it: each sort is measured once.
+    # The size of a character does not depend on its neighbours: each kind is measured once.
     sizes = {char: _size(char) - len(PREFIX) for char in set(text)}
     totals = accumulate(map(sizes.__getitem__, text), initial=len(PREFIX))
     return max(0, bisect_right(list(totals), space) - 1)
 
 
-def _line_end(kept: str) -> int:
-    """Characters of ``kept`` up to its last line end, if that loses little; else all of them."""
-    place = kept.rfind("\n")
-    return place if place >= len(kept) * _LINE_END_COST else len(kept)
+def _line_end(text: str) -> int:
+    """Return the length of ``text`` up to its last line end, if little is lost; otherwise its
+    whole length."""
+    position = text.rfind("\n")
+    return position if position >= len(text) * _LINE_END_COST else len(text)
 
 
 def _size(text: str) -> int:
-    """Bytes of the text as it will stand in the fence."""
+    """Return the bytes of the text as it will be in the fence."""
     return len(show_hidden(text).encode()) + len(PREFIX) * (text.count("\n") + 1)
 
 
@@ -172,16 +173,16 @@ def _lines(text: str, nonce: str) -> str:
     return PREFIX + shown.replace("\n", "\n" + PREFIX)
 
 
-# Whether a text talks to the model: the fence's header names what is found; nothing is dropped.
+# Detection of text that talks to the model: the fence's header names what was detected; nothing is dropped.
 #
-# Advice to a model, not a safeguard: paraphrase defeats any list of patterns, which is why the gates
+# It is advice to a model, not a safeguard: paraphrase defeats any list of patterns, which is why the gates
 # don't trust the model. Linear time: one google-re2 set in one pass, measured in tests/campaigns/bench.
 
-#: Up to three words between two key words ("ignore all of the previous instructions"). Short on
-#: purpose: a long counted gap multiplies the automaton's states.
+#: Up to three words between two key words ("ignore all of the previous instructions"). Short on purpose: a
+#: long counted gap multiplies the automaton's states.
 _GAP = r"\W+(?:\w+\W+){0,3}"
 
-#: Patterns over text in which hidden characters and non-ASCII were dropped; case doesn't matter.
+#: Patterns on the text without hidden and non-ASCII characters; case doesn't matter.
 _WORDING = {
     "instruction_override": (
         rf"\b(?:ignore|disregard|forget|override|bypass|skip){_GAP}"
@@ -217,7 +218,7 @@ _WORDING = {
     "fence_imitation": r"<<<\W*(?:end|begin|untrusted)\b|\bend of (?:untrusted|data|fence)\b",
 }
 
-#: Patterns over the text as it came.
+#: Patterns on the original text.
 _HIDING = {
     "terminal_escape": r"[\x1b\x{9b}]",
     "bidi_control": r"[\x{202a}-\x{202e}\x{2066}-\x{2069}]",
@@ -226,25 +227,25 @@ _HIDING = {
     "styled_letters": r"[\x{ff21}-\x{ff5a}\x{1d400}-\x{1d7ff}]",
 }
 
-#: Bytes of controls, and of whatever is not ASCII.
+#: Bytes of controls, and of characters that are not ASCII.
 _DROPPED = bytes(code for code in (*range(32), *range(127, 256)) if code not in b"\t\n\r")
 
-#: Up to this many terminal sequences are cut out of words; beyond, only their first byte is.
-#: A text with more is flagged as ``terminal_escape`` anyway, and cutting them all costs 35 ms a MB.
+#: Up to this many terminal sequences are removed from words; beyond, only their first byte is. A text with
+#: more is flagged as ``terminal_escape`` anyway, and removing them all costs 35 ms per MB.
 _MAX_SEQUENCES_CUT = 5_000
 
 
 def scan(data: bytes) -> tuple[str, ...]:
-    """Names of what was found in the whole of a UTF-8 text, in alphabetical order."""
+    """Return the names of the patterns found in the whole of a UTF-8 text, in alphabetical order."""
     hidden = _matches("hiding", data)
-    found = hidden | _matches("wording", data)
+    names = hidden | _matches("wording", data)
     if hidden:
-        found |= _matches("wording", _bare(data))
-    return tuple(sorted(found))
+        names |= _matches("wording", _bare(data))
+    return tuple(sorted(names))
 
 
 def _bare(data: bytes) -> bytes:
-    """ASCII only, without controls: words that hidden characters had split are whole again."""
+    """Return the text as ASCII without controls: words that hidden characters had split are whole again."""
     if b"\x1b" in data and data.count(b"\x1b") <= _MAX_SEQUENCES_CUT:
         data = _sequences().sub(b"", data)
     return data.translate(None, _DROPPED)
@@ -262,7 +263,7 @@ def _compiled(group: str) -> tuple[tuple[str, ...], Any]:
     rules = _HIDING if group == "hiding" else _WORDING
     options = re2.Options()
     options.case_sensitive = False
-    # A set has no slower engine to fall back on: out of memory would read as "nothing found".
+    # A set has no slower engine to fall back on: out of memory would look like "nothing found".
     options.max_mem = 64 << 20
     patterns = re2.Set.SearchSet(options)
     for rule in rules.values():

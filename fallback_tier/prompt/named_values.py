@@ -1,9 +1,9 @@
-"""Values that only a name calls secret: ``API_TOKEN: str = "swordfish"``, in code of any language.
+"""Values that only their name marks as secret: ``API_TOKEN: str = "swordfish"``, in code of any language.
 
 The text is read by tokens that nearly all languages share (names, strings, brackets, operators), from each
-name on whose words say that it is a secret, to the end of what is assigned to it, passed, defaulted,
-compared or nested below it. So a function, a line of a diff, a log or a string of JSON with code in it is
-read like a whole file; there is no grammar per language, and none is missing (ADR-0097).
+name whose words mark a secret to the end of the value that is assigned, passed, defaulted, compared or
+nested below it. So a function, a line of a diff, a log or a string of JSON that contains code is read like
+a whole file; there is no grammar per language, and none is missing (ADR-0097).
 """
 
 import re
@@ -20,11 +20,11 @@ class Level(IntEnum):
     """How certain a name makes it that its value is a secret."""
 
     NONE = 0
-    #: ``TOKEN_COMMA``: the value must have digits or marks, as a generated one.
+    #: ``TOKEN_COMMA``: the value must have digits or marks, like a generated one.
     FAINT = 1
-    #: ``token``, ``auth``: words of other trades too. A plain word must be long.
+    #: ``token``, ``auth``: words with other meanings too. A plain word must be long.
     WEAK = 2
-    #: ``password``, ``api_key``: any literal, a dictionary's word included.
+    #: ``password``, ``api_key``: any literal, even a word of a dictionary.
     STRONG = 3
 
 
@@ -38,12 +38,13 @@ def _token_set(text: str) -> frozenset[bytes]:
 
 # --- Names -----------------------------------------------------------------------------------------------
 
-#: What a name has in it, where it may be a secret's; ``Names`` then judges its words.
+#: Parts of names that may be a secret's; ``_level`` then judges all words of the name.
 _HITS: Final = (
     r"pass(?:w|phrase|code|key)|(?:\b|_|-)pass\b|(?-i:[a-z]Pass)\b|pwd|pswd|(?:\b|_|-)pw\b|secret|token|cred(?:ential|s\b)"
     r"|(?:{})[_.-]?keys?|auth|cookie|bearer|dsn|mnemonic|kennwort|contrasena|senha|jwt|psk\b"
 )
-#: What makes a key a secret; the second row names other keys as well (of a dictionary, of a row).
+#: Words that make a key a secret; those of the second set may also be before other keys (of a dictionary,
+#: of a row).
 _KEYS_STRONG: Final = _word_set(
     """
     api access auth encryption license licence private secret shared signing sign ssh webhook aes
@@ -57,7 +58,7 @@ _KEYS_WEAK: Final = _word_set(
     account client session storage service app application server db database host user
     """
 )
-#: What makes a token a credential, and no piece of a text that is parsed.
+#: Words that make a token a credential, not a piece of a parsed text.
 _TOKENS_STRONG: Final = _KEYS_STRONG | _word_set(
     """
     bearer refresh id session oauth bot gitlab slack discord telegram npm pypi user personal
@@ -82,7 +83,7 @@ _WEAK: Final = _word_set(
     token tokens pass cookie cookies bearer dsn jwt authorization
     """
 )
-#: A word written together: ``userpassword``, ``mysecret``.
+#: Endings of words written together: ``userpassword``, ``mysecret``.
 _STRONG_ENDS: Final = (
     "password",
     "passwords",
@@ -97,7 +98,7 @@ _STRONG_ENDS: Final = (
     "accesstoken",
     "pwd",
 )
-#: Behind or before the noun: what is spoken of is not the secret but something about it.
+#: Words after or before the noun: the name is about the secret, it is not the secret.
 _ABOUT: Final = _word_set(
     """
     type types kind url urls uri uris endpoint endpoints field fields label labels name names id ids
@@ -119,7 +120,7 @@ _ABOUT: Final = _word_set(
     integrity resolved digest checksum href src alt rel maxlength minlength autocomplete dummy
     """
 )
-#: In front: a state of a secret, or what is done with it.
+#: Words before the noun: a state of a secret, or an action on it.
 _STATES: Final = _word_set(
     """
     forgot forgotten reset change changed invalid missing wrong incorrect expired is has no show
@@ -127,13 +128,13 @@ _STATES: Final = _word_set(
     validates match matches compare delete remove revoke verify check should can
     """
 )
-#: In front of what is called: it gives a secret, and its arguments say which.
+#: Words before the name of a function: it returns a secret, and its arguments say which.
 _GIVES: Final = _word_set(
     """
     get find generate create make parse read fetch load has is new random
     """
 )
-#: Keywords of a call that give it the value itself; those of others are about it.
+#: Keywords of a call that pass the value itself; other keywords are about it.
 _VALUE_KEYS: Final = _word_set(
     """
     value values default defaults fallback initial initialvalue raw data content contents plaintext
@@ -141,7 +142,7 @@ _VALUE_KEYS: Final = _word_set(
     """
 )
 
-#: A switch of browsers.
+#: A setting of browsers, not a secret.
 _NO_SECRET: Final = ("with", "credentials")
 
 _VALUE_MEMBERS: Final = frozenset(word.encode() for word in _VALUE_KEYS)
@@ -155,7 +156,7 @@ def _words(name: bytes) -> tuple[str, ...]:
 
 @lru_cache(4096)
 def _level(name: bytes) -> Level:
-    """Return how certain the words of a name make it; the last noun among them decides."""
+    """Return how certain the words of a name are; the last noun among them decides."""
     words = _words(name)
     for at in range(len(words) - 1, -1, -1):
         level = _noun_level(words, at)
@@ -171,28 +172,28 @@ def _level(name: bytes) -> Level:
 
 
 def _noun_level(words: tuple[str, ...], at: int) -> Level:
-    word, before = words[at], words[at - 1] if at else ""
+    word, previous = words[at], words[at - 1] if at else ""
     if word in _STRONG or (len(word) > 8 and word.endswith(_STRONG_ENDS)):
         return Level.STRONG
     if word in ("key", "keys"):
-        if before in _KEYS_STRONG:
+        if previous in _KEYS_STRONG:
             return Level.STRONG
-        return Level.WEAK if before in _KEYS_WEAK else Level.NONE
-    if word == "pass" and (len(words) == 1 or before in _PASS_OF):
+        return Level.WEAK if previous in _KEYS_WEAK else Level.NONE
+    if word == "pass" and (len(words) == 1 or previous in _PASS_OF):
         return Level.STRONG
-    if word == "auth" and before in ("basic", "digest", "ntlm"):
+    if word == "auth" and previous in ("basic", "digest", "ntlm"):
         return Level.STRONG
     if word in ("token", "tokens"):
-        return Level.STRONG if before in _TOKENS_STRONG else Level.WEAK
+        return Level.STRONG if previous in _TOKENS_STRONG else Level.WEAK
     return Level.WEAK if word in _WEAK else Level.NONE
 
 
 @lru_cache(4096)
 def _key_level(key: bytes, base: Level, *, in_call: bool) -> Level:
     """Return the level of a key's value inside a secret's: ``{"alice": …}``, ``Field(default=…)``."""
-    own = _level(key)
-    if own:
-        return max(own, base)
+    key_level = _level(key)
+    if key_level:
+        return max(key_level, base)
     words = _words(key)
     if in_call:
         return base if words and words[-1] in _VALUE_KEYS else Level.NONE
@@ -225,13 +226,13 @@ _TOKEN: Final = lazy_pattern(
     """,
     re.VERBOSE | re.DOTALL,
 )
-#: ``&'static str``, ``<'a>``: no quote.
+#: ``&'static str``, ``<'a>``: not a quote.
 _LIFETIME: Final = lazy_pattern(rb"'[a-z_]\w*\b(?!')")
 _COMPARE: Final = frozenset({b"==", b"===", b"!=", b"!=="})
 _ASSIGN: Final = frozenset({b"=", b":=", b"<-", b"||=", b"??=", b"?=", b"+=", b".=", b"|="})
 _ELSE: Final = frozenset({b"||", b"??", b"?:", b"or", b"else"})
 _ELSE_MARKS: Final = _ELSE | {b"&&", b"=>", b"->", b"|"}
-#: At the end of a line: the value goes on in the next.
+#: Tokens at the end of a line after which the value continues on the next line.
 _OPEN_ENDED: Final = (
     _ASSIGN
     | _ELSE
@@ -248,15 +249,15 @@ _WORD_OPERATORS: Final = _token_set(
     """
 )
 
-#: What a statement begins with: braces around it hold code.
+#: Tokens that a statement begins with: braces around it contain code.
 _STATEMENTS: Final = _token_set(
     """
     const let var if for while try switch throw await function def class import export do assert
     print expect
     """
 )
-#: Bytes of one value. All values of a text are read as far as the text is long, and some more; of a hostile
-#: text, which has nothing else, then only what stands right behind each name.
+#: Bytes of one value. The total for a text is its length and a constant more; after that (in a hostile text
+#: with many names) only a literal directly after each name is read.
 _MAX_VALUE_BYTES: Final = 64 * 1024
 _MAX_NAME_CHARS: Final = 200
 _NAME_BYTES: Final = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_$-"
@@ -270,13 +271,13 @@ class _Token(NamedTuple):
     start: int
     end: int
     text: bytes
-    #: Of a string: where its content is.
+    #: The span of a string's content.
     inner: tuple[int, int] = (0, 0)
 
 
 # --- Values ----------------------------------------------------------------------------------------------
 
-#: A word that says what a value is, and so is none: types, encodings, schemes, algorithms.
+#: Words that describe a value, and so are not one: types, encodings, schemes, algorithms.
 _NO_VALUES: Final = _token_set(
     """
     string str text number integer int float boolean bool bytes object undefined null none nil true
@@ -290,7 +291,7 @@ _NO_VALUES: Final = _token_set(
     idna unicode_escape utf_8 cp1252 surrogateescape ignore replace rot13
     """
 )
-#: Other words that names of fields have, next to the secret's own.
+#: Other words in names of fields, next to the secret's own.
 _FIELD_WORDS: Final = _ABOUT | _word_set(
     """
     user new old current confirm confirmation repeat again db api access auth client x http https
@@ -308,7 +309,7 @@ _PLACEHOLDER: Final = lazy_pattern(
     rb"|\*{3,}|[xX]{6,}|\.{3,}",
     re.DOTALL,
 )
-#: What stands for a secret that is out already.
+#: The replacement of a secret that is removed already.
 _REDACTED: Final = b"[REDACTED]"
 _ESCAPE: Final = lazy_pattern(rb"\\+(?:[abefnrtv0]|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2})")
 _SCHEME: Final = lazy_pattern(
@@ -316,7 +317,7 @@ _SCHEME: Final = lazy_pattern(
 )
 #: Versions and version ranges (``"jsonwebtoken": "^9.0.0-beta.1"``) are not secrets.
 VERSION: Final = lazy_pattern(rb"(?:npm:\S+@)?[\^~<>=!v ]*\d+(?:\.(?:\d+|[xX*]))+")
-#: A path or an address: each part is a word, with a digit at most.
+#: A path or an address: each part is a word, with at most one digit.
 _PATH: Final = lazy_pattern(
     rb"(?:[a-z][a-z0-9+.-]*:/)?(?:\.{0,2}|~|@?[A-Za-z][\w.-]{0,40})(?:/(?:[A-Za-z_.:@*{}?=&-]*[0-9]?[A-Za-z_.:@*{}?=&-]*){0,3}){1,40}#?",
 )
@@ -328,7 +329,7 @@ _DOTTED: Final = lazy_pattern(rb"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*){2,}")
 _VARIABLE: Final = lazy_pattern(rb"[A-Za-z_$][\w$]*(?:[.?!]+[A-Za-z_$][\w$]*)*")
 _LETTER, _DIGIT = re.compile(rb"[A-Za-z\x80-\xff]"), re.compile(rb"[0-9]")
 _MARKS: Final = lazy_pattern(rb"[!#%^*?@~+=/\\&]")
-#: A pattern; the digest of a file; what a permission allows.
+#: A pattern; the digest of a file; the value of a permission.
 _REGEX: Final = lazy_pattern(
     rb"\(\?[:=!<P]|\[(?:a-z|A-Z|0-9|\^|\\+[dwsS])|\\+[dws][*+{]|\.\*\)|\)[*+?]\\"
 )
@@ -344,26 +345,26 @@ _LEAST_WEAK_WORD: Final = 8
 def _is_secret(content: bytes, level: Level) -> bool:
     """Return whether a literal is a secret if its name has this level: not a field's name, type, encoding,
     path, version, pattern or sentence."""
-    bare = _ESCAPE.sub(b" ", content) if b"\\" in content else content
-    bare = bare.strip()
-    if bare == _REDACTED[:-1]:
+    text = _ESCAPE.sub(b" ", content) if b"\\" in content else content
+    text = text.strip()
+    if text == _REDACTED[:-1]:
         return False
-    if _REDACTED in bare:  # the rest of a value of which a rule knew a part
-        rest = _SCHEME.sub(b"", bare.replace(_REDACTED, b"")).strip()
+    if _REDACTED in text:  # the rest of a value that a rule removed in part
+        rest = _SCHEME.sub(b"", text.replace(_REDACTED, b"")).strip()
         has_rest = _LETTER.search(rest) or _DIGIT.search(rest)
         return level is Level.STRONG and has_rest is not None and not _is_prose(rest)
-    if bare.lower() in _NO_VALUES:
+    if text.lower() in _NO_VALUES:
         return False
-    rest = _PLACEHOLDER.sub(b"", bare)
+    rest = _PLACEHOLDER.sub(b"", text)
     rest = _SCHEME.sub(b"", rest.strip()).strip()
-    has_placeholder = rest != bare
+    has_placeholder = rest != text
     if len(rest) < _LEAST[level] or rest.lower() in _NO_VALUES:
         return False
     if not _LETTER.search(rest):
         if _DIGIT.search(rest):
             return VERSION.match(rest) is None
         return level is Level.STRONG and b" " not in rest and len(rest) >= 6 and len(set(rest)) > 3
-    if VERSION.match(rest) or any(form.fullmatch(rest) for form in _NO_SECRETS):
+    if VERSION.match(rest) or any(pattern.fullmatch(rest) for pattern in _NO_SECRETS):
         return False
     if _REGEX.search(rest) or _names_something(rest):
         return False
@@ -378,12 +379,16 @@ def _is_secret(content: bytes, level: Level) -> bool:
 
 def _names_something(value: bytes) -> bool:
     """Return whether a literal names a field (``"password"``, ``"X-Api-Key"``): all its words are a
-    secret's nouns or fields' words. A password may be so, but programs that compare field names must stay
-    readable."""
+    secret's nouns or fields' words.
+
+    A password may look like that, but programs that compare field names must stay readable.
+    """
     if len(value) > 60 or _DIGIT.search(value) or b" " in value or not value.isascii():
         return False
     words = _words(value)
-    nouns = [word in ("key", "keys") or _noun_level(words, at) for at, word in enumerate(words)]
+    nouns = [
+        word in ("key", "keys") or _noun_level(words, index) for index, word in enumerate(words)
+    ]
     return any(nouns) and all(
         noun or word in _FIELD_WORDS for noun, word in zip(nouns, words, strict=True)
     )
@@ -393,21 +398,23 @@ def _reads_as_variable(value: bytes) -> bool:
     """Return whether a word without quotes may be a variable that holds a secret: ``new_password``."""
     words = _words(value)
     return _VARIABLE.fullmatch(value) is not None and any(
-        _noun_level(words, at) for at in range(len(words))
+        _noun_level(words, index) for index in range(len(words))
     )
 
 
 def _is_prose(value: bytes) -> bool:
-    """Return whether words are a sentence about secrets, and no passphrase."""
+    """Return whether the words are a sentence about secrets, not a passphrase."""
     words = _words(value)
-    says = [at for at in range(len(words)) if _noun_level(words, at)]
-    others = (word for at, word in enumerate(words) if at not in says)
-    if says and (
-        value[:1].isupper() or len(words) > 4 or all(w in _FIELD_WORDS | _STATES for w in others)
+    noun_indexes = [index for index in range(len(words)) if _noun_level(words, index)]
+    other_words = (word for index, word in enumerate(words) if index not in noun_indexes)
+    if noun_indexes and (
+        value[:1].isupper()
+        or len(words) > 4
+        or all(word in _FIELD_WORDS | _STATES for word in other_words)
     ):
         return True
-    ends = len(words) >= 3 and _SENTENCE_END.search(value) is not None
-    return ends or (b"\n" in value and len(words) > 12)
+    has_sentence_end = len(words) >= 3 and _SENTENCE_END.search(value) is not None
+    return has_sentence_end or (b"\n" in value and len(words) > 12)
 
 
 def _is_mixed(value: bytes) -> bool:
@@ -428,10 +435,10 @@ _OPERATOR: Final = lazy_pattern(
 )
 _CLOSED: Final = lazy_pattern(rb"(?P<quote>\\*[\"'`])?(?P<brackets>[ \t]*+[\])])*")
 _INDEXES: Final = lazy_pattern(rb"(?:[ \t]?\[[^\[\]\n]{0,100}\])+")
-#: Between an opening quote and a name.
+#: Allowed between an opening quote and a name.
 _QUOTED_LEAD: Final = lazy_pattern(rb"[\w.:/$ #\[=*~^-]{0,60}")
 _MEMBER: Final = lazy_pattern(rb"(?:\.|->|\?\.|!\.)([A-Za-z_]\w*)")
-#: What is called on a secret, or on a list of them, with another value of it.
+#: Methods of a secret, or of a list of them, that take another value of it.
 _VALUE_METHODS: Final = _token_set(
     """
     append add push set insert extend equals equalsIgnoreCase eq put setText set_text send_keys
@@ -446,7 +453,7 @@ _LOOKUP_METHODS: Final = _token_set(
 _OR_ELSE: Final = lazy_pattern(
     rb"(?:\.\w+\(\)|\?)*\.(?:unwrap_or(?:_else)?|orElse(?:Get)?|or_else|getOrElse|getOrDefault|ifEmpty|ifBlank|map_or|presence_or)\("
 )
-#: ``VAR: Type =`` is read as a value; these types have no colon: of Go, of SQL.
+#: ``VAR: Type =`` is read as a value; these are types without a colon: of Go, of SQL.
 _TYPE: Final = lazy_pattern(
     rb"[ \t]+(?:\*|\[\]|&)*[A-Za-z_][\w.]*(?:\[[\w.\]]*)?(?=[ \t]*+=[^=])"
     rb"|[ \t]+AS(?=[ \t])"
@@ -472,9 +479,9 @@ _CALL_BEFORE: Final = lazy_pattern(
     rb"(?:[bfru@]{0,2}\\*[\"'`][\w.:/$ #\[=*~^-]{0,60})\Z"
 )
 _DEFAULT: Final = lazy_pattern(rb"[^()]{0,300}?\b(?:default|value)\s*+[=:]\s*+(?=[bru]?\\*[\"'])")
-#: Selectors of browsers are quoted, too: ``fill("#password", "swordfish")``.
+#: Selectors of browsers are quoted too: ``fill("#password", "swordfish")``.
 _PAIR_BEFORE: Final = lazy_pattern(rb"[(\[{,]\s*+[(\[{]\s*+\\*[\"'`]\Z")
-#: Calls to which several names are given.
+#: Calls that take several names.
 _LIST_CALLS: Final = _word_set(
     """
     only pick omit exclude except without describe it test t gettext ugettext ngettext hasattr
@@ -492,7 +499,7 @@ _VALUE_BEFORE: Final = lazy_pattern(
     rb"\s*+,?\s*+(?:\\*[\"'])?(?:name|key|id)(?:\\*[\"'])?\s*+[:=]\s*+\\*[\"'][\w.:/-]*\Z",
     re.IGNORECASE,
 )
-#: What follows a name in an assertion, and its label in what is printed.
+#: The rest after a name in an assertion, and its label in printed output.
 _EXPECTED: Final = lazy_pattern(
     rb"\)(?:\.\w+){0,3}?\.(?:toBe|toEqual|toStrictEqual|toMatch|equals?|eql?|isEqualTo)\("
 )
@@ -540,7 +547,7 @@ _BLOCK: Final = lazy_pattern(rb"[ \t]*+[|>][-+0-9]*[ \t]*+\r?\n")
 _CODE: Final = lazy_pattern(
     rb"[(){};]|,[ \t]*+\r?\Z|^\s*+(?:import|from|def|class|return|if|const|let|var|public|private)\b"
 )
-#: A line's indentation, and what it begins with unless that closes something, or is a literal.
+#: A line's indentation and first character, unless that closes a bracket or begins a literal.
 _INDENTED: Final = lazy_pattern(rb"([ \t]*+(?:[-+>|#*/]{1,3}[ \t]+)?)([^\s)\]}>\"'`\\;,<&|+.?:-])?")
 _CONTINUED: Final = lazy_pattern(
     rb"(?:\s|\\+[nrt])*+(?:\|\||\?\?|\?:|\?(?![.?])|\+|&&|\.[A-Za-z]|or\b)"
@@ -552,7 +559,7 @@ _USER_AND: Final = lazy_pattern(rb"\\*[\"']?\s*+[:=]\s*+[(\[][^()\[\]\n]{1,100},
 _PROPERTY: Final = lazy_pattern(rb"\s*+\{\s*+(?:(?:\w+\s+)?(?:get|set|init);\s*+){1,2}\}(?=\s*+=)")
 _PERCENT_PAIRS: Final = {b"(": b")", b"[": b"]", b"{": b"}", b"<": b">"}
 
-#: Calls that say what a value is called, and take a default behind that.
+#: Calls that take a value's name, and after it a default.
 _LOOKUPS: Final = _word_set(
     """
     get getenv env environ fetch pop read load open require import input prompt getpass query param
@@ -561,7 +568,7 @@ _LOOKUPS: Final = _word_set(
     data_get path file resource parse
     """
 )
-#: Calls whose literals say how: a separator, an encoding, a message.
+#: Calls whose literals are parameters: a separator, an encoding, a message.
 _NO_CALLS: Final = _word_set(
     """
     split rsplit join replace strip lstrip rstrip trim startswith endswith match test
@@ -577,16 +584,16 @@ _NO_CALLS: Final = _word_set(
 
 @dataclass(slots=True)
 class _Frame:
-    """A bracket that is open in a value, and what literals in it are worth."""
+    """A bracket that is open in a value, and the level of literals in it."""
 
-    kind: str  # call, group, list, index, block; value: outside of all
+    kind: str  # call, group, list, index, block; value: outside all brackets
     base: Level
     now: Level
     place: int = 0
     skips_first: bool = False
     is_new: bool = True
     in_ternary: bool = False
-    #: Behind ``= if``: the value begins after the condition.
+    #: After ``= if``: the value begins after the condition.
     has_condition: bool = False
 
     def next(self) -> None:
@@ -595,7 +602,7 @@ class _Frame:
 
 
 def named_values(data: bytes) -> list[tuple[int, int]]:
-    """Return where the secrets are that names give away in a text (UTF-8), in order, none nested."""
+    """Return the spans of a text's secrets (UTF-8) that names mark, in order, none nested."""
     reader = _Reader(data)
     for match in _names().finditer(data):
         reader.read(*match.span())
@@ -623,7 +630,7 @@ class _Reader:
 
     @property
     def spans(self) -> list[tuple[int, int]]:
-        """Return what was found so far; of nested ones the outer."""
+        """Return the spans found so far, and of nested ones the outer one."""
         merged: list[tuple[int, int]] = []
         for start, end in sorted(self._found, key=lambda span: (span[0], -span[1])):
             if not merged or start >= merged[-1][1]:
@@ -631,31 +638,31 @@ class _Reader:
         return merged
 
     def read(self, start: int, end: int) -> None:
-        """Find what belongs to the name that has the word at ``start``."""
+        """Find the values of the name that has the word at ``start``."""
         data = self._data
         begin = data[max(0, start - _MAX_NAME_CHARS) : start]
         start -= len(begin) - len(begin.rstrip(_NAME_BYTES))
         if data[start - 1 : start] == b"\\" and start:
-            start += 1  # the letter of an escape: ``\napi_key``
+            start += 1  # skip the letter of an escape: ``\napi_key``
         is_option = data.startswith(b"-", start)
         level = _level(data[start:end])
         if not level and data[start:end].lower().endswith(b"auth") and _USER_AND.match(data, end):
             level = Level.STRONG
         if not level:
             return
-        before = data[max(0, start - 200) : start]
-        self._before(before, start, level)
+        preceding = data[max(0, start - 200) : start]
+        self._before(preceding, start, level)
         closed = _CLOSED.match(data, end)
-        assert closed is not None  # noqa: S101 (it matches nothing, too)
-        in_quote = _is_in_quote(before)
+        assert closed is not None  # noqa: S101 (it matches an empty text, too)
+        in_quote = _is_in_quote(preceding)
         quoted = bool(closed["quote"] and in_quote)
         at = closed.end() if quoted or not closed["quote"] else end
-        tag = before[-80:]
+        tag = preceding[-80:]
         in_markup = b"<" in tag and _IN_MARKUP.search(tag)
         markup = (_MARKUP if in_markup else _NEXT_ELEMENT).match(data, end)
         if markup:
             self._take(*markup.span("value"), level)
-        if (quoted or _line_key(before)) and (value_of := _VALUE_OF.match(data, end)):
+        if (quoted or _line_key(preceding)) and (value_of := _VALUE_OF.match(data, end)):
             self._literal_or_word(value_of.end(), level)
         if index := _INDEXES.match(data, at):
             at = index.end()
@@ -670,28 +677,29 @@ class _Reader:
             if not quoted or member[1] in _VALUE_METHODS:
                 self._of_member(member, level)
             return
-        if any(word in before for word in _SWITCHES) and _SWITCH_BEFORE.search(before):
+        if any(word in preceding for word in _SWITCHES) and _SWITCH_BEFORE.search(preceding):
             for case in _CASE.finditer(data, at, at + 500):
                 self._values(case.end(), _compared(level), immediate=True)
             return
-        self._after(at, start, before, level, quoted=quoted, is_option=is_option)
+        self._after(at, start, preceding, level, quoted=quoted, is_option=is_option)
 
     def _after(
-        self, at: int, start: int, before: bytes, level: Level, *, quoted: bool, is_option: bool
+        self, at: int, start: int, preceding: bytes, level: Level, *, quoted: bool, is_option: bool
     ) -> None:
         data = self._data
         several = None if quoted else _NAMES_AFTER.match(data, at)
         if several and (
             b"," in several[0]
             or _NAMES_BEFORE.match(
-                before, max(_newline_end(before), before.rfind(b";") + 1, before.rfind(b"{") + 1)
+                preceding,
+                max(_newline_end(preceding), preceding.rfind(b";") + 1, preceding.rfind(b"{") + 1),
             )
         ):
             self._values(several.end(), level, is_list=True)
             return
         if not quoted and (typed := _TYPE.match(data, at) or _PROPERTY.match(data, at)):
             at = typed.end()
-        line = _LINE_BEFORE.match(before, _line_start(before))
+        line = _LINE_BEFORE.match(preceding, _line_start(preceding))
         operator = _OPERATOR.match(data, at)
         if operator is None:
             if line and line["command"] and data[at : at + 1] == b" ":
@@ -705,10 +713,10 @@ class _Reader:
         match op:
             case b"(":
                 if data[at - 2 : at - 1] not in (b"]", b" ", b'"', b"'", b"`"):
-                    self._called(at, start, before, level)
+                    self._called(at, start, preceding, level)
             case b",":
                 if data[at - 2 : at - 1] != b")":
-                    self._listed(at, before, level, quoted=quoted, is_option=is_option)
+                    self._listed(at, preceding, level, quoted=quoted, is_option=is_option)
             case b"{":
                 self._values(at, level, _Frame("call", level, level))
             case b"==" | b"===" | b"!=" | b"!==" | b"in" | b"is" | b"eq" | b"ne" | b"equals":
@@ -719,7 +727,7 @@ class _Reader:
                 if (
                     op == b"="
                     and data[start : at - 1].isupper()
-                    and self._shell_word(at, before, level)
+                    and self._shell_word(at, preceding, level)
                 ):
                     return
                 if line and op in (b":", b"=", b":=", b"?="):
@@ -728,15 +736,20 @@ class _Reader:
 
     # --- Forms ---
 
-    def _before(self, before: bytes, start: int, level: Level) -> None:
+    def _before(self, preceding: bytes, start: int, level: Level) -> None:
         """Read ``"x" == password``, ``assertEqual("x", password)``, ``value="x" name="password"``."""
         match = None
-        if b"==" in before or b"!=" in before or b"qual" in before or b"ssert_eq" in before:
-            match = _YODA.search(before)
-        elif b"alue" in before or b"ontent" in before:
-            match = _VALUE_BEFORE.search(before)
+        if (
+            b"==" in preceding
+            or b"!=" in preceding
+            or b"qual" in preceding
+            or b"ssert_eq" in preceding
+        ):
+            match = _YODA.search(preceding)
+        elif b"alue" in preceding or b"ontent" in preceding:
+            match = _VALUE_BEFORE.search(preceding)
         if match:
-            shift = start - len(before)
+            shift = start - len(preceding)
             self._take(match.start("value") + shift, match.end("value") + shift, _compared(level))
 
     def _of_member(self, member: re.Match[bytes], level: Level) -> None:
@@ -751,11 +764,11 @@ class _Reader:
         if operator and operator["op"] in (b"=", b"+=") and name.lower() in _VALUE_MEMBERS:
             self._values(operator.end(), level)
 
-    def _called(self, at: int, start: int, before: bytes, level: Level) -> None:
+    def _called(self, at: int, start: int, preceding: bytes, level: Level) -> None:
         """Read ``set_password("x")``, and ``def password(): return "x"``."""
         words = _words(self._data[start:at])
-        takes = any(_noun_level(words, n) is Level.STRONG for n in range(len(words)))
-        if takes and words[0] not in _GIVES and not _DEFINED_BEFORE.search(before):
+        takes_secret = any(_noun_level(words, index) is Level.STRONG for index in range(len(words)))
+        if takes_secret and words[0] not in _GIVES and not _DEFINED_BEFORE.search(preceding):
             level = Level.STRONG
             self._values(at, level, _Frame("call", level, level))
         closed = self._data.find(b")", at, at + 500)
@@ -763,7 +776,7 @@ class _Reader:
             self._values(returned.end(), level, immediate=True)
 
     def _listed(
-        self, at: int, before: bytes, level: Level, *, quoted: bool, is_option: bool
+        self, at: int, preceding: bytes, level: Level, *, quoted: bool, is_option: bool
     ) -> None:
         """Read ``put("password", "x")``, ``["--password", "x"]``, ``equal(password, "x")``."""
         if not quoted:
@@ -773,12 +786,12 @@ class _Reader:
             self._values(default.end(), level, immediate=True)
         if self._data[at : at + 20].lstrip()[:1] in (b"[", b"{", b"("):
             return
-        call = _CALL_BEFORE.search(before)
+        call = _CALL_BEFORE.search(preceding)
         if call:
             callee = call["callee"].rpartition(b".")[2].rpartition(b":")[2]
             if callee.decode("ascii", "replace").lower() in _LIST_CALLS:
                 level = Level.FAINT
-        elif not (is_option or _PAIR_BEFORE.search(before)):
+        elif not (is_option or _PAIR_BEFORE.search(preceding)):
             level = Level.FAINT
         self._values(at, level, immediate=True, before=(b")", b",", b"]", b"}"))
 
@@ -793,9 +806,9 @@ class _Reader:
             return False
         return self._take(*word.span("value"), level)
 
-    def _shell_word(self, at: int, before: bytes, level: Level) -> bool:
-        """Take ``API_KEY=swordfish ./run``, ``"API_KEY=sword fish"``: no code is written so."""
-        quote = before[-1:]
+    def _shell_word(self, at: int, preceding: bytes, level: Level) -> bool:
+        """Take ``API_KEY=swordfish ./run``, ``"API_KEY=sword fish"``: code is not written like that."""
+        quote = preceding[-1:]
         word = _SHELL_WORD.match(self._data, at)
         if quote in (b'"', b"'"):
             word = re.compile(rb"(?P<value>[^\"'\\\n]{3,200})(?=\\*" + quote + rb")").match(
@@ -804,17 +817,17 @@ class _Reader:
         return word is not None and self._take(*word.span("value"), level)
 
     def _line(self, at: int, start: int, line: re.Match[bytes], op: bytes, level: Level) -> None:
-        """Take a setting, ``DB_PASSWORD=swordfish`` or ``password: swordfish``, and what is below it."""
+        """Take a setting, ``DB_PASSWORD=swordfish`` or ``password: swordfish``, and the lines below it."""
         data = self._data
         if level is Level.STRONG and _BLOCK.match(data, at):
             self._below(at, start, level)
             return
         name = data[start:at].partition(op)[0].strip(b"\"' \t")
-        tight = data[at - len(op) - 1 : at - len(op)] != b" " and op == b"="
-        if (tight and (name.isupper() or line["command"] or line["quoted"])) or (
+        has_no_space = data[at - len(op) - 1 : at - len(op)] != b" " and op == b"="
+        if (has_no_space and (name.isupper() or line["command"] or line["quoted"])) or (
             level is Level.STRONG and not line["quoted"] and not self._is_among_code(start, at)
         ):
-            is_code = not tight and not name.isupper()
+            is_code = not has_no_space and not name.isupper()
             if not self._word(at, level, is_code=is_code):
                 self._below(at, start, level)
 
@@ -845,9 +858,9 @@ class _Reader:
         while head and (item := _ITEM.match(data, head.end())):
             if len(item["indent"]) < depth + (not item["dash"]):
                 break
-            worth = _key_level(item["key"], level, in_call=False) if item["key"] else level
-            if worth:
-                self._take(*item.span("value"), worth)
+            item_level = _key_level(item["key"], level, in_call=False) if item["key"] else level
+            if item_level:
+                self._take(*item.span("value"), item_level)
             head = item
 
     # --- Values ---
@@ -874,8 +887,10 @@ class _Reader:
         before: tuple[bytes, ...] = (),
     ) -> None:
         """Take the literals of the value at ``at``, up to its end or that of the bracket ``opened``.
+
         ``immediate``: one literal or group; ``before``: only if one of these follows; ``is_list``: commas
-        don't end it; ``may_break``: it may begin in the next line."""
+        don't end it; ``may_break``: it may begin on the next line.
+        """
         data, start = self._data, at
         if self._steps_left < 0:
             if literal := _LITERAL.match(data, at):
@@ -973,7 +988,7 @@ class _Reader:
             frame.place += 1
             frame.next()
         elif text == b";":
-            return False  # a statement's end: what is in braces is code, and no dictionary
+            return False  # a statement's end: the braces contain code, not a dictionary
         elif text == b":":
             if frame.in_ternary:
                 frame.in_ternary, frame.now = False, frame.base
@@ -1000,10 +1015,10 @@ class _Reader:
         return _CONTINUED.match(self._data, at) is not None
 
     def _has_ended(self, at: int, start: int) -> bool:
-        """Return whether the line at ``at`` begins another statement than that at ``start``. Brackets don't
-        tell (patterns, comments); what belongs to a value is indented."""
+        """Return whether the line at ``at`` begins another statement than the one at ``start``. Brackets
+        don't show that (patterns, comments); the lines of a value are indented."""
         line = _INDENTED.match(self._data, at)
-        assert line is not None  # noqa: S101 (it matches nothing, too)
+        assert line is not None  # noqa: S101 (it matches an empty text, too)
         return bool(line[2]) and len(line[1]) <= self._indent(start)
 
     def _indent(self, at: int) -> int:
@@ -1036,52 +1051,58 @@ class _Reader:
     def _string(self, match: re.Match[bytes], stop: int) -> _Token:
         data, start, begin = self._data, match.start(), match.end()
         delimiter = match[0]
-        nothing = _Token(_MARK, start, begin, delimiter)
+        mark = _Token(_MARK, start, begin, delimiter)
         if delimiter[:1] == b"%":
             end = data.find(_PERCENT_PAIRS[delimiter[-1:]], begin, begin + 500)
-            return nothing if end < 0 else _Token(_STRING, start, end + 1, b"%", (begin, end))
+            return mark if end < 0 else _Token(_STRING, start, end + 1, b"%", (begin, end))
         if (
             delimiter.endswith(b"'")
             and data[start - 1 : start] in (b"&", b"<")
             and _LIFETIME.match(data, begin - 1)
         ):
-            return nothing
+            return mark
         quote = delimiter[-1:]
         depth = len(delimiter) - len(delimiter.lstrip(b"\\"))
-        whole = delimiter if len(delimiter) - depth == 3 else quote
+        terminator = delimiter if len(delimiter) - depth == 3 else quote
         if depth and len(delimiter) - depth == 1 and data.startswith((delimiter * 3), start):
-            whole, begin = delimiter * 3, start + 3 * len(delimiter)  # an escaped triple quote
-        multi_line = len(whole) > 1 or quote == b"`"
+            terminator, begin = delimiter * 3, start + 3 * len(delimiter)  # an escaped triple quote
+        multi_line = len(terminator) > 1 or quote == b"`"
         at = begin
         while True:
-            found = data.find(quote, at, stop)
-            self._steps_left -= max(found, at) - at
-            if found < 0:
-                return nothing
-            if not multi_line and data.find(b"\n", at, found) >= 0:
-                line_end = data.find(b"\n", at, found)
+            quote_at = data.find(quote, at, stop)
+            self._steps_left -= max(quote_at, at) - at
+            if quote_at < 0:
+                return mark
+            if not multi_line and data.find(b"\n", at, quote_at) >= 0:
+                line_end = data.find(b"\n", at, quote_at)
                 if data[line_end - 1 : line_end] != b"\\":
-                    return nothing
+                    return mark
                 at = line_end + 1
                 continue
-            before = data[max(begin, found - _MAX_SLASHES) : found]
-            slashes = len(before) - len(before.rstrip(b"\\"))
-            if len(whole) > 1:
-                if data.startswith(whole, found - slashes if depth else found) and (
+            preceding = data[max(begin, quote_at - _MAX_SLASHES) : quote_at]
+            slashes = len(preceding) - len(preceding.rstrip(b"\\"))
+            if len(terminator) > 1:
+                if data.startswith(terminator, quote_at - slashes if depth else quote_at) and (
                     depth or slashes % 2 == 0
                 ):
-                    inner = found - slashes if depth else found
-                    return _Token(_STRING, start, inner + len(whole), whole, (begin, inner))
+                    inner = quote_at - slashes if depth else quote_at
+                    return _Token(
+                        _STRING, start, inner + len(terminator), terminator, (begin, inner)
+                    )
             elif slashes <= depth if depth else slashes % 2 == 0:
-                inner = found - slashes if depth else found
+                inner = quote_at - slashes if depth else quote_at
                 return _Token(
-                    _STRING, start, found + (slashes == depth or not depth), quote, (begin, inner)
+                    _STRING,
+                    start,
+                    quote_at + (slashes == depth or not depth),
+                    quote,
+                    (begin, inner),
                 )
-            at = found + 1
+            at = quote_at + 1
 
 
 def _opened(token: _Token, last: _Token | None, frame: _Frame) -> _Frame:
-    """Return the frame of a bracket: its place says what literals in it are worth."""
+    """Return the frame of a bracket: its position determines the level of literals in it."""
     adjacent = last is not None and last.end == token.start
     now = frame.now
     if token.text == b"(":
@@ -1105,7 +1126,7 @@ def _opened(token: _Token, last: _Token | None, frame: _Frame) -> _Frame:
 
 
 def _call(callee: bytes, now: Level) -> _Frame:
-    """Return the frame of a call: a lookup's first argument is a name, a separator is no value."""
+    """Return the frame of a call: the first argument of a lookup is a name, a separator is not a value."""
     parts = re.split(rb"[^\w$]+", callee)
     name = parts[-1].decode("ascii", "replace").lower()
     words = _words(parts[-1])
@@ -1114,8 +1135,8 @@ def _call(callee: bytes, now: Level) -> _Frame:
     is_lookup = any(part.decode("ascii", "replace").lower() in _LOOKUPS for part in parts) or (
         bool(words) and words[0] in _LOOKUPS
     )
-    worth = now if now is Level.STRONG or is_lookup else min(now, Level.FAINT)
-    return _Frame("call", worth, worth, skips_first=is_lookup)
+    level = now if now is Level.STRONG or is_lookup else min(now, Level.FAINT)
+    return _Frame("call", level, level, skips_first=is_lookup)
 
 
 def _compared(level: Level) -> Level:
@@ -1123,24 +1144,24 @@ def _compared(level: Level) -> Level:
     return level if level is Level.STRONG else Level.FAINT
 
 
-def _line_key(before: bytes) -> bool:
-    """Return whether ``name:`` is in front, as of a variable in Kubernetes."""
-    return before.rstrip(b" \t\"'").endswith((b"name:", b"key:"))
+def _line_key(preceding: bytes) -> bool:
+    """Return whether ``name:`` precedes, as for a variable in Kubernetes."""
+    return preceding.rstrip(b" \t\"'").endswith((b"name:", b"key:"))
 
 
-def _is_in_quote(before: bytes) -> bool:
-    """Return whether a string that has begun goes on to the end of ``before``."""
-    last = max(before.rfind(b'"'), before.rfind(b"'"), before.rfind(b"`"))
-    return last >= 0 and _QUOTED_LEAD.fullmatch(before, last + 1) is not None
+def _is_in_quote(preceding: bytes) -> bool:
+    """Return whether a string that has begun continues to the end of the text."""
+    last = max(preceding.rfind(b'"'), preceding.rfind(b"'"), preceding.rfind(b"`"))
+    return last >= 0 and _QUOTED_LEAD.fullmatch(preceding, last + 1) is not None
 
 
-def _line_start(before: bytes) -> int:
-    """Return where the line begins, or a string in it."""
-    tail = before[:-1] if before[-1:] in (b'"', b"'") else before
-    return max(_newline_end(before), *(tail.rfind(quote) for quote in (b'"', b"'", b"`")))
+def _line_start(preceding: bytes) -> int:
+    """Return the beginning of the line, or of a string in it."""
+    tail = preceding[:-1] if preceding[-1:] in (b'"', b"'") else preceding
+    return max(_newline_end(preceding), *(tail.rfind(quote) for quote in (b'"', b"'", b"`")))
 
 
-def _newline_end(before: bytes) -> int:
-    """Return where the line begins, also one in a string that has its line ends escaped."""
-    escaped = before.rfind(b"\\n")
-    return max(before.rfind(b"\n") + 1, escaped + 2 if escaped >= 0 else 0)
+def _newline_end(preceding: bytes) -> int:
+    """Return the beginning of the line, also in a string with escaped line ends."""
+    escaped = preceding.rfind(b"\\n")
+    return max(preceding.rfind(b"\n") + 1, escaped + 2 if escaped >= 0 else 0)

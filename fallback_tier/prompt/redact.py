@@ -1,8 +1,8 @@
-"""Take secrets out of a text before it leaves the machine or enters the record.
+"""Removal of secrets from a text before it leaves the machine or enters the audit trail.
 
-Three nets: the exact values that this process knows, the formats in ``secret_rules``, and the values whose
-name says that they are secrets (``named_values``). None is complete: a secret without a format, a name or
-an entry in ``known`` is a word like any other.
+Three methods: the exact values that this process knows, the formats in the table below, and the values
+whose name says that they are secrets (``named_values``). None is complete: a secret without a format, a
+name or an entry in ``known`` is not recognised.
 """
 
 import json
@@ -22,10 +22,10 @@ from fallback_tier.prompt.characters import drop_hidden, show_hidden
 from fallback_tier.prompt.named_values import VERSION, named_values
 
 _ANSI = r"\x1b\[[0-?]*[ -/]*[@-~]"
-#: What strings and URLs have for a character: it may end in a letter, too.
+#: Escapes of a character in strings and URLs: one may end in a letter.
 _ESCAPE = r"\\[abefnrtv]|\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|%[0-9a-fA-F]{2}"
-#: Where a token may begin: not inside a word or a base64 run (a hash may contain "AKIA"),
-#: but right after a terminal's colour sequence, which ends in a letter.
+#: Where a token may begin: not inside a word or a base64 run (a hash may contain "AKIA"), but right after a
+#: terminal's colour sequence, which ends in a letter.
 _EDGE = rf"(?:{_ANSI}|{_ESCAPE}|[^0-9A-Za-z+/_-])"
 
 _TOKENS = (
@@ -60,7 +60,8 @@ _TOKENS = (
     r"https://hooks\.slack\.com/[\w/]{20,}|https://discord(?:app)?\.com/api/webhooks/[\w/-]{20,}",
 )
 
-#: Hashes of passwords, in the forms of crypt(5), of frameworks, of LDAP and of databases: guessed offline.
+#: Password hashes, in the forms of crypt(5), of frameworks, of LDAP and of databases: they can be guessed
+#: offline.
 _CRYPT = r"[./0-9A-Za-z\\]"
 _HASHES = (
     rf"\${{1,2}}2[abxy]?\${{1,2}}[0-9]{{2}}\${{1,2}}{_CRYPT}{{22,}}",
@@ -75,32 +76,32 @@ _HASHES = (
     r"[0-9a-fA-F]{32}:[0-9a-fA-F]{32}:::",
 )
 
-#: What may stand between the armour lines: base64, line ends and their escapes, quotes and joins of
-#: a literal that spans lines, the headers of an encrypted key. No brackets or underscores, so that
-#: code *about* armour lines is not swallowed up to the next one; no two dashes, so that a match
-#: never looks past the next armour line (linear time).
+#: Allowed between the armour lines: base64, line ends and their escapes, quotes and joins of a literal that
+#: spans lines, the headers of an encrypted key. No brackets or underscores, so that code *about* armour
+#: lines does not match up to the next one; no two dashes, so that a match never looks past the next armour
+#: line (linear time).
 _ARMOURED = rf"(?:[0-9A-Za-z+/=\s\\\"'`:,;|>.]|-[0-9A-Za-z\s]|[^\x00-\x7f]|{_ANSI})"
 _JOIN = r"[\s\\rn\"'+|>]*"
 _BASE64_LINES = rf"[0-9A-Za-z+/=]{{16,}}(?:{_JOIN}[0-9A-Za-z+/=]{{16,}})*"
 _BEGIN = r"----[- ]BEGIN [0-9A-Z ]*PRIVATE KEY(?: BLOCK)?[- ]----"
 _END = r"----[- ]END [0-9A-Z ]*PRIVATE KEY(?: BLOCK)?[- ]----"
-#: Lines of a key behind whatever stands in front of each: a comment's mark, a log's time, a number.
+#: Lines of a key, each after any prefix: a comment's mark, a log's time, a number.
 _KEY_LINES = r"(?:[^\n]*[0-9A-Za-z+/]{40,}[^\n]*\n?)+"
 _KEY_HEADERS = (
     r"(?:[^\n]*(?:Proc-Type|DEK-Info|Version|Comment|Subject):[^\n]*\n|[^0-9A-Za-z\n]*\n){0,20}"
 )
 _KEY_BLOCK = (
     rf"{_BEGIN}{_ARMOURED}*?{_END}"
-    # Behind something: up to two shorter lines stand before the end.
+    # With a prefix: up to two shorter lines may precede the end.
     rf"|{_BEGIN}[^\n]*\n{_KEY_HEADERS}{_KEY_LINES}(?:(?:[^\n]*\n){{0,2}}[^\n]*{_END})?"
-    # Cut off at its end, or at its beginning.
+    # Without its end, or without its beginning.
     rf"|{_BEGIN}(?:{_JOIN}(?:Proc-Type|DEK-Info|Version|Comment): [^\n]*)*{_JOIN}{_BASE64_LINES}"
     rf"|{_BASE64_LINES}{_JOIN}[0-9A-Za-z+/=]*{_JOIN}{_END}"
     r"|Private-Lines: [0-9]+\s+[0-9A-Za-z+/=\s]+"  # PuTTY
     rf"|Private-Lines: [0-9]+[^\n]*\n{_KEY_LINES}"
 )
 
-#: A rule of its own: it may look far ahead for nothing, once; not again behind each shorter match.
+#: A separate rule: it may look far ahead without a match once, but not again after each shorter match.
 _KEY_END = rf"{_KEY_LINES}(?:[^\n]*\n){{0,2}}[^\n]*{_END}"
 
 #: Words that name a secret, as the end of a key or variable name.
@@ -114,13 +115,13 @@ _NAME = (
 #: A quote, also inside strings inside strings (JSON in JSON), and what closes a name.
 _QUOTE = r"\\*[\"'`]"
 _CLOSED = r"[\\\"'\]]*"
-#: What quotes are elsewhere: in JSON made for HTML, and in HTML.
+#: Other spellings of quotes: in JSON made for HTML, and in HTML.
 _WRITTEN_QUOTE = r"(?:\\+u002[27]|&(?:quot|#3[49]);)"
 #: White space, also inside a string.
 _SPACE = r"(?:\s|\\+[nrt])+"
 _PLAIN = r"[^\s\\]+"
 
-#: Commands whose option has the password, and that option: in the next word, or in the same one.
+#: Commands with an option that takes the password: as the next word, or in the same word.
 _OTHER_WORD = (
     r"(?:(?:docker|podman|buildah|skopeo|helm[ \t]+registry|oras|az)[ \t]+login|mongo(?:sh|dump|restore)?)"
     r"\b[^\n|;&]{0,200}?\s(?-i:-p)[ \t]+"
@@ -134,9 +135,9 @@ _SAME_WORD = (
     r"|smbclient\b[^\n|;&]{0,200}?\s(?-i:-U)[ \t]*[\"']?[\w.@\\-]+%"
     r"|openssl\b[^\n|;&]{0,200}?\s-pass(?:in|out)?[ \t]+[\"']?pass:"
 )
-#: What stands behind an option of its own.
+#: The value of a separate option.
 _ARGUMENT = r"[^\s\"'<>$/-][^\s\"'<>$]{5,}"
-#: One word of a shell that is no variable.
+#: One word of a shell that is not a variable.
 _WORD = r"(?:'[^'\n]{3,}'|\"[^\"$\n][^\"\n]{2,}\"|[^\s\"'<>$|;&`\\-][^\s\"'<>$|;&`\\]{2,})"
 
 
@@ -155,12 +156,12 @@ _SETTING = (
     r"\$\{[\w.-]*(?:password|passwd|secret|token|api[_-]?key)[\w.-]*:[=-]?"
     r"|(?:\A|\n)[ \t]*(?:requirepass|masterauth)[ \t]+"
     r"|(?:\A|[:/\n])_(?:password|authToken|auth)[ \t]*=[ \t]*"
-    # The default of a variable with another name, and a bare value behind an anchor or a tag of YAML.
+    # The default of a variable with another name, and a bare value after an anchor or a tag of YAML.
     r"|(?:password|passwd|secret|token|api[_-]?key)[\w.-]{0,60}[\"']?[ \t]*[=:][ \t]*[\"']?"
     r"(?:\$\{[\w.-]{1,80}:?[=-]|(?:&[\w-]{1,60}[ \t]+|!![a-z]{1,20}[ \t]+|!vault[ \t]+){1,3})"
     r"|jdbc:oracle:[a-z]{1,10}:[^/\s@\"']{1,80}/"
 )
-#: Up to the quote of the argument that is a secret.
+#: A call, up to the quote of the argument that is a secret.
 _CALLS = (
     rf"(?:jwt|jsonwebtoken)\.(?:sign|verify|encode|decode)\([^()\"'\n]{{1,80}},\s*"
     rf"|(?:log_?in|authenticate|sign_?in)\(\s*{_QUOTE}[^\"'\n]{{1,80}}{_QUOTE}\s*,\s*"
@@ -169,33 +170,36 @@ _CALLS = (
 )
 
 
-# The table of secrets: what each issuer's credential looks like. Our own table, in RE2 syntax. Issuers
-# document their prefixes for this purpose (GitHub's "secret scanning patterns", GitLab's "token
-# prefixes", Slack's "token types" …).
+# The table of secrets, in RE2 syntax: what each issuer's credentials look like. Issuers document their
+# prefixes for this purpose (GitHub's "secret scanning patterns", GitLab's "token prefixes", Slack's "token
+# types" …).
 
 
 class Certainty(Enum):
-    """How much the value itself must look like a secret before it is taken out."""
+    """How much the value itself must look like a secret to be removed."""
 
     #: The format alone is proof.
     FORMAT = auto()
-    #: Its place says what it is; a placeholder or the place's own name ("password") is none.
+    #: Its position makes it a secret, unless it is a placeholder or the position's own name ("password").
     PLACE = auto()
-    #: Its name says what it is; a version, a path or a plain word is none either.
+    #: Its name makes it a secret, unless it is also a version, a path or a plain word.
     LITERAL = auto()
-    #: It may be code: also no name of a variable, no call, no index.
+    #: It may be code: as LITERAL, and not a variable's name, a call or an index.
     BARE = auto()
-    #: As PLACE; and no group that systems have, as whose member a program is to run.
+    #: As PLACE, and not a common system group that a program is to run as.
     USER = auto()
-    #: As PLACE; and no rest of another program's option: ``find -name mysql -path``.
+    #: As PLACE, and not the rest of another program's option: ``find -name mysql -path``.
     OPTION = auto()
     #: base64 of ``name:password`` (RFC 7617).
     BASIC = auto()
 
 
 class Rule(NamedTuple):
-    """``lead`` + ``value`` + ``tail``; only the value is removed, less backslashes before the tail.
-    ``start`` replaces the lead in a search that must know the text's beginning."""
+    """A pattern ``lead`` + ``value`` + ``tail``. Only the value is removed, not backslashes before the
+    tail.
+
+    ``start`` replaces the lead in a search that must see the text's beginning.
+    """
 
     judge: Certainty
     lead: str
@@ -207,8 +211,7 @@ class Rule(NamedTuple):
 RULES = (
     Rule(Certainty.FORMAT, "", f"(?:{_KEY_BLOCK})"),
     Rule(Certainty.FORMAT, "", f"(?:{_KEY_END})"),
-    # Several where one stands right behind another. The lead is matched over bytes: an edge may be
-    # several.
+    # Several if one directly follows another. The lead is matched over bytes: an edge may be several.
     Rule(
         Certainty.FORMAT,
         f"{_EDGE}*",
@@ -221,7 +224,7 @@ RULES = (
         r"(?:\A|\n)[a-z_][\w.-]*:",
         r"[!*]{0,2}[./0-9A-Za-z]{13}:[0-9]{3,6}:[0-9]*:[0-9]*:[0-9]*",
     ),
-    # Credentials in a URL (RFC 3986 §3.2.1): a token is the name of a user whose password says nothing.
+    # Credentials in a URL (RFC 3986 §3.2.1): a token is the name of a user with a meaningless password.
     Rule(
         Certainty.PLACE,
         r"[a-z][0-9a-z+.-]*://",
@@ -244,7 +247,7 @@ RULES = (
         r"[0-9a-z+/=._~:!@#%^*-]{8,}",
     ),
     Rule(Certainty.BARE, r"\b(?:bearer|basic)\s+", r"[0-9a-z+/=._~-]{12,}"),
-    # Docker's and npm's configuration: a whole line of HTTP credentials under a short name.
+    # Docker's and npm's configuration: whole HTTP credentials under a short name.
     Rule(
         Certainty.BASIC,
         rf"\b_?auth{_CLOSED}\s*[:=]\s*(?:{_QUOTE})?",
@@ -258,8 +261,8 @@ RULES = (
         _ARGUMENT,
     ),
     Rule(Certainty.OPTION, rf"\b(?:{_OTHER_WORD}|{_SAME_WORD})", _WORD),
-    # In quotes: an option's value, a password of a connection, of a user in SQL, an argument of a call that
-    # everybody knows, a header.
+    # In quotes: an option's value, a password of a connection, of a user in SQL, an argument of a
+    # well-known call, a header.
     Rule(
         Certainty.PLACE,
         rf"(?:(?:{_OPTION}[= ][ \t]*|{_NEXT_TO_USER}=[ \t]*|\b(?:{_CALLS})b?"
@@ -269,7 +272,7 @@ RULES = (
         r"[\"']",
     ),
     Rule(Certainty.PLACE, r";[ \t]*(?:password|pwd)=", r"[^;\"'\n<>{}()$=]{3,}"),
-    # Without: options, queries of a URL, connection strings, settings of a server and of npm.
+    # Without quotes: options, queries of a URL, connection strings, settings of a server and of npm.
     Rule(
         Certainty.PLACE,
         rf"(?:{_OPTION}=|{_QUERY}=|{_NEXT_TO_USER}=[ \t]*|{_SETTING})[\"']?",
@@ -304,31 +307,31 @@ RULES = (
     ),
 )
 
-#: The place of the one with the issuers' tokens.
+#: The index of the rule with the issuers' tokens.
 TOKENS = 2
 
 
-#: What stands in a secret's place.
+#: The replacement of a secret.
 REDACTED = "[REDACTED]"
 
-#: A known value shorter than this is no secret, and redacting it would shred the text.
+#: A known value shorter than this is not treated as a secret: redacting it would shred the text.
 MIN_KNOWN_CHARS = 6
 
-#: What stands behind the shell's working folder: ``"$PWD:./bin:$PATH"`` gives no password its value.
+#: The shell's working folder: in ``"$PWD:./bin:$PATH"`` what follows it is not a password.
 _WORKING_FOLDER = re.compile(rb"\$(?:(?:OLD)?PWD|\{(?:OLD)?PWD\})[\"']?:\Z")
 _WORKING_FOLDER_BYTES = len("${OLDPWD}':")
 _PATHS = re.compile(rb"[\w.@-]*/[\w./@-]*(?::[\w./@-]*)*")
-#: Code without quotes: a dotted or called name (``process.env.TOKEN_2``, ``config.token1``) …
+#: Code without quotes: a dotted or called name (``process.env.TOKEN_2``, ``config.token1``).
 _DOTTED_NAME = re.compile(rb"[!&*@]*(?:[A-Za-z_]\w*|[0-9]+)(?:(?:[.?!]+|::)[A-Za-z_]\w*)+[?!]?")
-#: … or a plain one (``token_v2``, ``sha256``).
 #: Groups that run services, as ``--user=nobody:nogroup`` names them.
 _GROUPS = frozenset({b"nogroup", b"nobody", b"www-data", b"daemon"})
-#: ``-path``, ``-print``, … of find, without ``-p``.
+#: Options of find without ``-p``: ``-path``, ``-print``, …
 _RESTS_OF_OPTIONS = frozenset({b"ath", b"rint", b"rint0", b"rintf", b"erm", b"rune"})
 
+#: Code without quotes: a plain name (``token_v2``, ``sha256``).
 _PLAIN_NAME = re.compile(rb"[!&*@]*[A-Za-z_]+\d{0,3}[?!]?|[0-9]+\.\.\.?[0-9]+|/\*.*")
 _PLACEHOLDER = re.compile(rb"\$\{|\{[\w.]*\}|\{\{|%s|%\(|<%|\*{3,}|x{6,}|\.{3,}", re.IGNORECASE)
-#: What forms and schemas say about a password.
+#: Words of forms and schemas about a password.
 _ABOUT = re.compile(
     rb"(?:new|old|current|your|user|my|the|api|access|auth)?[-_ ]?"
     rb"(?:pass(?:word|wd|phrase)?|pwd|secret|token"
@@ -339,23 +342,23 @@ _LETTER, _DIGIT, _MARK = (re.compile(c) for c in (rb"[A-Za-z]", rb"[0-9]", rb"[!
 _PATH = re.compile(rb"(?:https?:/)?\.{0,2}/[\w./-]*[\w/]")
 
 
-#: A run of base64, over several lines where it is broken into such. ``re``, since google-re2 takes ten
-#: times as long for each of many; nothing in it is tried twice.
+#: A run of base64, possibly broken into lines. Uses ``re``, because google-re2 takes ten times as long for
+#: each of many; no part of it is tried twice.
 _BASE64 = r"[0-9A-Za-z+/_-]"
 _ON = r"[ \t]*+\r?\n[ \t]*+"
 _RUN = re.compile(
     rf"(?<!{_BASE64}){_BASE64}{{24,}}+(?:{_ON}{_BASE64}{{24,}}+)*+"
     rf"(?:(?:{_ON}{_BASE64}{{1,23}}+)?={{1,2}})?".encode()
 )
-#: Text in what base64 says, long enough to name a secret; of random bytes one in 10**7 has so much.
+#: Text in decoded base64, long enough to name a secret; of random bytes one in 10**7 has so much.
 _SAID = re.compile(rb"[\t\n\r -~]{16,}")
-#: What base64 says may be base64 again, as a file in a secret of Kubernetes; each layer may be three
-#: times as long as the one before, since no run tells where it begins.
+#: Decoded base64 may be base64 again, such as a file in a secret of Kubernetes. Each layer may be three
+#: times as long as the one before, because no run shows where it begins.
 _LAYERS = 2
 _URL_SAFE = bytes.maketrans(b"-_", b"+/")
 
 
-#: A run's least length, and what stands for a character of one in a copy that is searched for such runs.
+#: The least length of a run, and a translation table that marks the characters of runs by "A".
 _LEAST_RUN = b"A" * 24
 _IN_RUN = bytes(ord("A" if re.match(_BASE64, chr(byte)) else " ") for byte in range(256))
 
@@ -368,9 +371,11 @@ class _CompiledRule(NamedTuple):
 
 
 def redact_secrets(text: str, known: frozenset[str] = frozenset()) -> tuple[str, int]:
-    """Replace each secret by ``[REDACTED]``, and count them. ``known``: exact values (also percent-encoded
-    or as JSON). Line numbers stay. If hidden characters had split a secret, the text is returned without
-    them."""
+    """Replace each secret by ``[REDACTED]``, and return the text and the number of secrets.
+
+    ``known``: exact values (also percent-encoded or as JSON). Line numbers stay. If hidden characters had
+    split a secret, the text is returned without them.
+    """
     redacted, count = _redact(text, known)
     bare = drop_hidden(redacted)
     if bare != redacted:
@@ -381,7 +386,7 @@ def redact_secrets(text: str, known: frozenset[str] = frozenset()) -> tuple[str,
 
 
 def excerpt(text: str, limit: int, known: frozenset[str] = frozenset()) -> str:
-    """For records and screens: redacted, hidden characters shown, at most ``limit`` characters."""
+    """Return text for records and screens: redacted, hidden characters shown, at most ``limit`` long."""
     safe = show_hidden(redact_secrets(text, known)[0].replace("\r\n", "\n"))
     return safe if len(safe) <= limit else safe[: limit - 1] + "…"
 
@@ -390,24 +395,24 @@ def _redact(text: str, known: frozenset[str], layers: int = _LAYERS) -> tuple[st
     data = text.encode("utf-8", "surrogatepass")
     count = 0
     for value in _spellings(known):
-        found = data.count(value)
-        if found:
-            data, count = data.replace(value, _stand_in(value)), count + found
+        replaced = data.count(value)
+        if replaced:
+            data, count = data.replace(value, _stand_in(value)), count + replaced
     for screen, rules in _screens():
         if screen.search(data):
             for rule in rules:
-                data, found = _replace(_compiled(rule), data)
-                count += found
+                data, replaced = _replace(_compiled(rule), data)
+                count += replaced
     spans = named_values(data)
     data, count = _without(data, spans), count + len(spans)
     if layers:
-        data, found = _replace_encoded(data, known, layers - 1)
-        count += found
+        data, replaced = _replace_encoded(data, known, layers - 1)
+        count += replaced
     return data.decode("utf-8", "surrogatepass"), count
 
 
 def _spellings(known: frozenset[str]) -> list[bytes]:
-    """The known values in the forms they take in URLs and JSON, longest first."""
+    """Return the known values in the forms they take in URLs and JSON, longest first."""
     values = {
         form
         for value in known
@@ -424,7 +429,7 @@ def _replace(rule: _CompiledRule, data: bytes) -> tuple[bytes, int]:
     end = count = 0
     for match in rule.pattern.finditer(data):
         start, stop = match.span()
-        # The group is found in the few bytes of the match: re2 with groups is four times slower.
+        # The lead is matched in the few bytes of the match: re2 with groups is four times slower.
         lead = rule.lead.match(data, start, stop)
         start, stop = lead.end() if lead else start, stop - rule.tail_bytes
         while rule.tail_bytes and data[stop - 1 : stop] == b"\\":
@@ -441,41 +446,43 @@ def _replace(rule: _CompiledRule, data: bytes) -> tuple[bytes, int]:
 
 
 def _is_below_working_folder(data: bytes, start: int, stop: int) -> bool:
-    before = data[max(0, start - _WORKING_FOLDER_BYTES) : start]
-    return bool(_WORKING_FOLDER.search(before) and _PATHS.fullmatch(data, start, stop))
+    preceding = data[max(0, start - _WORKING_FOLDER_BYTES) : start]
+    return bool(_WORKING_FOLDER.search(preceding) and _PATHS.fullmatch(data, start, stop))
 
 
 def _replace_encoded(data: bytes, known: frozenset[str], layers: int) -> tuple[bytes, int]:
-    """Without those runs of base64 that say something secret: a token, a key, a file with a password."""
+    """Redact runs of base64 that decode to something secret: a token, a key, a file with a password."""
     spans = list(_runs(data))
     runs = [data[start:stop].translate(_URL_SAFE, b" \t\r\n=") for start, stop in spans]
     lines: list[str] = []
-    places: list[int] = []  # of the run that says each line
-    # A run may begin with what belongs to something else, such as a folder's name.
+    run_indexes: list[int] = []  # for each line, the index of the run that it is decoded from
+    # A run may begin with characters that belong to something else, such as a folder's name.
     for shift in range(4 if runs else 0):
-        # What is added says zeros, which are no text: no two runs say something together.
+        # The padding decodes to zeros, which are not text, so no text spans two runs.
         padded = [run[shift:] + b"A" * (8 - (len(run) - shift) % 4) for run in runs]
-        found = list(_SAID.finditer(a2b_base64(b"".join(padded))))
-        ends = list(accumulate(len(run) // 4 * 3 for run in padded)) if found else []
-        for reported in found:
-            more = reported[0].decode("ascii").split("\n")
-            lines += more
-            places += [bisect_right(ends, reported.start())] * len(more)
-    # Redacted together, which leaves as many lines: one by one takes thirty times as long.
-    left = _redact("\n".join(lines), known, layers)[0].split("\n") if lines else []
-    pairs = zip(places, lines, left, strict=True)
-    secret = sorted({place for place, line, kept in pairs if kept != line})
-    return _without(data, [spans[place] for place in secret]), len(secret)
+        texts = list(_SAID.finditer(a2b_base64(b"".join(padded))))
+        ends = list(accumulate(len(run) // 4 * 3 for run in padded)) if texts else []
+        for match in texts:
+            text_lines = match[0].decode("ascii").split("\n")
+            lines += text_lines
+            run_indexes += [bisect_right(ends, match.start())] * len(text_lines)
+    # Redacted together, which keeps the number of lines: one by one takes thirty times as long.
+    redacted_lines = _redact("\n".join(lines), known, layers)[0].split("\n") if lines else []
+    pairs = zip(run_indexes, lines, redacted_lines, strict=True)
+    secret_indexes = sorted(
+        {index for index, line, redacted_line in pairs if redacted_line != line}
+    )
+    return _without(data, [spans[index] for index in secret_indexes]), len(secret_indexes)
 
 
 def _runs(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield where runs of base64 are. ``re`` alone tries each byte of other text: ten times as long."""
-    marked, at = data.translate(_IN_RUN), 0
-    while (at := marked.find(_LEAST_RUN, at)) >= 0:
-        match = _RUN.match(data, at)
+    """Yield the spans of base64 runs. ``re`` alone would try each byte of other text: ten times as long."""
+    marked, position = data.translate(_IN_RUN), 0
+    while (position := marked.find(_LEAST_RUN, position)) >= 0:
+        match = _RUN.match(data, position)
         assert match is not None  # noqa: S101 (24 of its characters, and none before them)
         yield match.span()
-        at = match.end()
+        position = match.end()
 
 
 def _without(data: bytes, spans: Sequence[tuple[int, int]]) -> bytes:
@@ -488,7 +495,7 @@ def _without(data: bytes, spans: Sequence[tuple[int, int]]) -> bytes:
 
 
 def _stand_in(secret: bytes) -> bytes:
-    """As many lines as before, so that line numbers still hold."""
+    """Return a replacement with as many lines as the secret, so that line numbers stay the same."""
     return REDACTED.encode() + b"\n" * secret.count(b"\n")
 
 
@@ -497,12 +504,12 @@ def _is_new(value: bytes) -> bool:
 
 
 def _is_in_place(value: bytes) -> bool:
-    """A value whose place (URL, cookie, option) says enough, unless it stands for another."""
+    """Return whether a value in a secret's position (URL, cookie, option) is one, and not a placeholder."""
     return _is_new(value) and not _PLACEHOLDER.search(value) and not _ABOUT.fullmatch(value.lower())
 
 
 def _is_literal(value: bytes) -> bool:
-    """A value whose name says what it is, unless it's a version, a path or a plain word."""
+    """Return whether a value with a secret's name is one, and not a version, a path or a plain word."""
     return (
         _is_mixed(value)
         and _is_new(value)
@@ -513,7 +520,7 @@ def _is_literal(value: bytes) -> bool:
 
 
 def _is_bare_literal(value: bytes) -> bool:
-    """A value without quotes: as above, and it doesn't read as a name in code."""
+    """Return whether an unquoted value is a literal as above and does not read as a name in code."""
     return (
         _is_literal(value)
         and not _DOTTED_NAME.fullmatch(value)
@@ -530,16 +537,16 @@ def _is_no_option(value: bytes) -> bool:
 
 
 def _is_basic(value: bytes) -> bool:
-    """It says ``name:password``."""
+    """Return whether the value is base64 of ``name:password``."""
     try:
-        reported = a2b_base64(value.translate(_URL_SAFE) + b"==")
+        decoded = a2b_base64(value.translate(_URL_SAFE) + b"==")
     except ValueError:
         return False
-    return b":" in reported and reported.isascii() and reported.decode("ascii").isprintable()
+    return b":" in decoded and decoded.isascii() and decoded.decode("ascii").isprintable()
 
 
 def _is_mixed(value: bytes) -> bool:
-    """Letters with digits or punctuation, long digits, or long mixed case: not a plain word."""
+    """Return whether the value has letters with digits or punctuation, digits alone, or long mixed case."""
     if _LETTER.search(value) is None:
         return _DIGIT.search(value) is not None
     if _DIGIT.search(value):
@@ -561,20 +568,20 @@ _JUDGES = {
 }
 
 
-#: The tokens are apart: in one automaton with others they have so many states that noise takes ten times
-#: as long.
+#: The tokens are separate: in one automaton with other rules they have so many states that noise takes ten
+#: times as long.
 _SCREENED = (RULES[:TOKENS], RULES[TOKENS : TOKENS + 1], RULES[TOKENS + 1 :])
 
 
 @cache
 def _screens() -> tuple[tuple[Any, tuple[Rule, ...]], ...]:
-    """Return groups of rules, each after one pattern that matches wherever any of its rules does: most
-    texts have no secret, and one search shows it."""
+    """Return groups of rules, each with one pattern that matches wherever any of its rules does. Most texts
+    have no secret, and one search shows it."""
     return tuple((_re2("|".join(map(_any_case, each))), each) for each in _SCREENED)
 
 
 def _any_case(rule: Rule) -> str:
-    """A rule's pattern. Only formats distinguish capitals."""
+    """Return a rule's pattern. Only formats are case-sensitive."""
     flags = "" if rule.judge is Certainty.FORMAT else "i"
     return f"(?{flags}:{rule.start or rule.lead}{rule.value}{rule.tail})"
 
@@ -594,8 +601,8 @@ def _re2(pattern: str) -> Any:
     return re2.compile(pattern, options=options)
 
 
-#: Fields that hold sentences: a model's own words, or those of a package client. Other texts (files, edits,
-#: names, versions) are what a patch is made of, and stay as they are.
+#: Fields that hold sentences by a model or a package client. Other texts (files, edits, names, versions)
+#: make up a patch, and stay as they are.
 PROSE: Final = frozenset(
     {"citations", "message", "next_step", "notes", "rationale", "reason", "sentence"}
 )
@@ -604,7 +611,7 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 def without_secrets(model: ModelT) -> ModelT:
-    """The same with every sentence redacted, those of the models in it too."""
+    """Return a copy of the model with every sentence redacted, also in nested models."""
     safe = {name: _safe(value, name in PROSE) for name, value in model}
     return model.model_copy(update=safe)
 
@@ -614,7 +621,7 @@ def _safe(value: Any, is_prose: bool) -> Any:
         case str() if is_prose and not isinstance(value, Enum):
             return redact_secrets(value)[0]
         case tuple():
-            return tuple(_safe(one, is_prose) for one in value)
+            return tuple(_safe(item, is_prose) for item in value)
         case BaseModel():
             return without_secrets(value)
     return value

@@ -1,4 +1,4 @@
-"""Blocks of a prompt template (jinja2): a variable that nobody gave is an error, never an empty place."""
+"""Rendering of a prompt template's blocks (jinja2): a missing variable is an error, never an empty text."""
 
 from collections.abc import Mapping
 from functools import cache, lru_cache
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 def render(text: str, block: str, variables: Mapping[str, Any], *, next_step: str) -> str:
-    """One block of a template. Raises ConfigurationError with ``next_step`` for a wrong template."""
+    """Return one rendered block of a template. Raises ConfigurationError with ``next_step`` if it
+    is wrong."""
     from jinja2 import TemplateError
 
     try:
@@ -32,7 +33,7 @@ def render(text: str, block: str, variables: Mapping[str, Any], *, next_step: st
 
 
 def render_own(name: str, block: str, variables: Mapping[str, Any]) -> str:
-    """One block of a template of ours, by its file's name. Raises as ``render`` does."""
+    """Return one rendered block of our own template, by its file's name. Raises as ``render``."""
     fix = f"Correct fallback_tier/prompt/templates/{name}."
     return render(_own(name), block, variables, next_step=fix)
 
@@ -48,7 +49,7 @@ def _compile(text: str) -> "Template":
 
     return Environment(
         undefined=StrictUndefined,
-        # A prompt, not HTML: escaping would falsify the code that is judged and copied.
+        # A prompt, not HTML: escaping would change the code that is judged and copied.
         autoescape=False,  # noqa: S701
         trim_blocks=True,
         lstrip_blocks=True,

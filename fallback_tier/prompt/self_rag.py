@@ -1,8 +1,8 @@
-"""What self-RAG asks: the next segment of a plan, a critique of one, and whether examples are needed.
+"""Requests of self-RAG: the next segment of a plan, a critique of one, and whether examples are needed.
 
-All requests of an attempt begin alike (advisory, snippets, the last failure), in a turn of its own
-that is marked for the cache; what differs comes last: the plan so far, then one example. ``system``
-blocks have no variable. Whatever was written by others, the plan included, enters as a fence.
+All requests of an attempt begin alike (advisory, snippets, the last failure), in a separate turn that is
+marked for the cache; what differs comes last: the plan so far, then one example. ``system`` blocks have no
+variable. All text that others wrote, including the plan, is fenced.
 """
 
 from functools import cache, partial
@@ -18,11 +18,11 @@ from fallback_tier.prompt.builder import Prompt, snippets_shown
 from fallback_tier.prompt.fence import SourceKind, fence
 from fallback_tier.prompt.render import render_own
 
-#: A critique is one short object; as much again for a wordy reason.
+#: A critique is one short object; as much again is for a wordy reason.
 MAX_CRITIQUE_TOKENS: Final = 256
 
-#: The assistant's turn between what is common and what differs: chat templates want turns to
-#: alternate, and a cache holds whole turns.
+#: The assistant's turn between the common part and the rest: chat templates require turns to alternate, and
+#: a cache holds whole turns.
 READ_TURN: Final = "(I have read this. How far has the plan come?)"
 
 
@@ -34,15 +34,15 @@ class Situation(Frozen):
 
 
 class SelfRagPrompts:
-    """Renders the requests. ``secrets`` are values of this process that no prompt may carry."""
+    """Renders the requests. ``secrets``: values of this process that no prompt may contain."""
 
     def __init__(self, nonces: NonceSource, secrets: frozenset[str] = frozenset()) -> None:
         self._nonces = nonces
         self._secrets = secrets
 
     def situation(self, prompt: Prompt, *, own_code: bool) -> Situation:
-        """Render the ordinary prompt's advisory, snippets and failure summary. Raises ConfigurationError
-        for a wrong template or nonce, as all methods here."""
+        """Render the ordinary prompt's advisory, snippets and failure summary. Like all methods here,
+        raises ConfigurationError for a wrong template or nonce."""
         nonce = self._nonces()
         summary, proof = prompt.failure_summary, prompt.proof_failure
         variables = {
@@ -60,7 +60,8 @@ class SelfRagPrompts:
     def segment(
         self, situation: Situation, *, plan: str, example: str, max_output_tokens: int
     ) -> ModelRequest:
-        """The next segment after ``plan`` (empty: none yet), from one ``example`` (empty: from none)."""
+        """Return the request for the segment after ``plan`` (empty: none yet), from ``example``
+        (or none)."""
         return self._request(
             "segment",
             CallType.AUTHOR,
@@ -72,7 +73,8 @@ class SelfRagPrompts:
     def critique(
         self, situation: Situation, *, plan: str, segment: str, example: str
     ) -> ModelRequest:
-        """A critique of ``segment``, written after ``plan`` from ``example`` (each may be empty)."""
+        """Return the request for a critique of ``segment``, after ``plan``, from ``example`` (both may be
+        "")."""
         return self._request(
             "critique",
             CallType.CRITIQUE,
@@ -85,7 +87,8 @@ class SelfRagPrompts:
         )
 
     def retrieve(self, situation: Situation, *, plan: str, going_on: bool) -> ModelRequest:
-        """Whether the segment after ``plan`` needs examples. ``going_on``: the one before had some."""
+        """Return the request whether the next segment needs examples. ``going_on``: the previous
+        had some."""
         return self._request(
             "retrieve",
             CallType.CRITIQUE,
@@ -104,7 +107,8 @@ class SelfRagPrompts:
         max_output_tokens: int = MAX_CRITIQUE_TOKENS,
         **flags: bool,
     ) -> ModelRequest:
-        """A new nonce for the last turn: the plan's author knows the one of the first."""
+        """Return a request. Its last turn has a new nonce: the plan's author knows that of the
+        first turn."""
         nonce = self._nonces()
         fenced = {
             name: self._fence(text, kind, nonce) if text else None
@@ -134,7 +138,7 @@ def _render(template: str, block: str, variables: dict[str, Any]) -> str:
 
 @cache
 def _schema(template: str) -> dict[str, Any]:
-    """Made once: it takes longer than everything else in a request together."""
+    """Return the schema of an answer, made once: it takes longer than the rest of a request together."""
     adapters: dict[str, TypeAdapter[Any]] = {
         "segment": segment_adapter,
         "critique": critique_adapter,

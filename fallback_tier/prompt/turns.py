@@ -1,4 +1,4 @@
-"""The turns of a conversation with an author, and what each of ours says."""
+"""The turns of a conversation with an author, and the text of each of ours."""
 
 from typing import Final
 
@@ -6,14 +6,14 @@ from fallback_audit.frozen import Frozen
 from fallback_tier.ports import Message
 from fallback_tier.repo import AnswerForm
 
-#: The assistant's turn in place of a rejected answer: chat templates want turns to alternate, and
-#: what the model wrote is quoted in the next turn, as data.
+#: The assistant's turn in place of a rejected answer: chat templates require turns to alternate, and the
+#: next turn quotes the model's text, as data.
 REJECTED_TURN = "(This answer was rejected. The next message quotes it.)"
 
-#: … and of one that declined for want of code.
+#: The same for an answer that declined because code was missing.
 DECLINED_TURN = "(I declined: the code that must change was not shown.)"
 
-#: What an answer is, in the words of a turn that asks for it again.
+#: The form of an answer, in a turn that asks again.
 ONE: Final = {
     AnswerForm.JSON: "one JSON object",
     AnswerForm.BLOCKS: "one plan in the form that was told",
@@ -56,7 +56,7 @@ The answer:
 Answer my first message again: {one}, nothing else.
 """
 
-#: Never on a first generation: it makes a model refuse, and name less of what it knows (ADR-0022).
+#: Never used for a first generation: it makes a model refuse, and use less of its knowledge (ADR-0022).
 STRICT_INSTRUCTION = """\
 A stricter rule holds now. Use only what the advisory, the snippets and the failure summary state, and \
 prefer their wording: no name, version, path or behaviour that does not stand there, neither in the \
@@ -70,7 +70,10 @@ class Conversation(Frozen):
     messages: tuple[Message, ...]
     nonces: tuple[str, ...]
 
-    def and_then(self, message: str, ours: str, nonce: str) -> "Conversation":
-        """Gone on with: the model's turn, then ours, whose fences have this code."""
-        turns = (Message(role="assistant", content=message), Message(role="user", content=ours))
+    def and_then(self, model_turn: str, our_turn: str, nonce: str) -> "Conversation":
+        """Return the conversation with the model's turn, then ours, whose fences have this nonce."""
+        turns = (
+            Message(role="assistant", content=model_turn),
+            Message(role="user", content=our_turn),
+        )
         return Conversation(messages=(*self.messages, *turns), nonces=(*self.nonces, nonce))

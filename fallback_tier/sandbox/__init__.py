@@ -1,1 +1,1 @@
-"""How programs are run: clients outside the sandbox, a target's commands inside."""
+"""Running of programs: clients outside the sandbox, a target's commands inside."""

@@ -1,12 +1,12 @@
-"""Bounds for a whole tree of processes, which resource limits can't give.
+"""Limits for a whole process tree, which resource limits can't give.
 
-RLIMIT_NPROC does not bind root, and RLIMIT_DATA counts private memory of one process: what many have
-together, and what they share (mappings, System V segments, memfd), it does not see. A cgroup counts
-all of it, whoever is in it, the files in the sandbox's /tmp and /dev/shm too. We make one for each
-command where we may: in version 1 below our own place in the ``pids`` and ``memory`` hierarchies; in
-version 2 beside our own cgroup, where that is ours to write and the parent gives both controllers
-on (systemd's user manager, a delegated scope). Version 2 gives a cgroup that holds processes no
-controller to hand on, and containers mostly mount it read-only. ``Bounds`` says what is held.
+RLIMIT_NPROC does not bind root, and RLIMIT_DATA counts private memory of one process, not what several have
+together or share (mappings, System V segments, memfd). A cgroup counts all of it, for all members,
+including the files in the sandbox's /tmp and /dev/shm. We create one per command if we may: in version 1
+below our own cgroup in the ``pids`` and ``memory`` hierarchies; in version 2 next to our own cgroup, if
+that is writable for us and the parent passes on both controllers (systemd's user manager, a delegated
+scope). In version 2 a cgroup that has processes can't pass on controllers, and containers mostly mount it
+read-only. ``Bounds`` says what is limited.
 """
 
 import os
@@ -22,14 +22,14 @@ _PREFIX = "fallback-tier-"
 
 _CONTROLLERS = ("pids", "memory")
 
-#: A killed tree leaves its cgroup within milliseconds; after that, we leave an empty folder.
+#: A killed tree leaves its cgroup within milliseconds; after this time the empty folder is left.
 _LEAVING_S = 1.0
 _LOOK_AGAIN_S = 0.002
 
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """A folder in which cgroups may be made, and what those then bound."""
+    """A folder in which cgroups may be created, and the controllers that then apply."""
 
     folder: Path
     version: int
@@ -37,20 +37,21 @@ class Hierarchy:
 
     @property
     def members(self) -> str:
-        """The file that one joins by. Version 1's of threads: to move oneself alone takes no lock, where
+        """The file to join by. In version 1 that of threads: moving a single thread takes no lock, but
         cgroup.procs waits 10 ms for all."""
         return "tasks" if self.version == 1 else "cgroup.procs"
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What one command may have, all its processes together."""
+    """The limits of one command, for all its processes together."""
 
     processes: int
     memory_bytes: int
 
     def files(self, hierarchy: Hierarchy) -> Iterator[tuple[str, str, bool]]:
-        """Name, value, and whether every kernel has it. Without swap: what is swapped out is used too."""
+        """Yield name, value, and whether every kernel has the file. Swap is disabled, because swapped
+        memory is used too."""
         if "pids" in hierarchy.controllers:
             yield "pids.max", str(self.processes), True
         if "memory" in hierarchy.controllers and hierarchy.version == 1:
@@ -63,7 +64,7 @@ class Bounds:
 
 
 def find_hierarchies() -> tuple[Hierarchy, ...]:
-    """Where this process may make cgroups of its own; empty where nowhere."""
+    """Return the hierarchies in which this process may create cgroups; empty if there is none."""
     try:
         membership = Path("/proc/self/cgroup").read_text()
         mounts = Path("/proc/self/mountinfo").read_text()
@@ -73,85 +74,96 @@ def find_hierarchies() -> tuple[Hierarchy, ...]:
 
 
 def hierarchies(mountinfo: str, membership: str) -> tuple[Hierarchy, ...]:
-    """From /proc/self/mountinfo and /proc/self/cgroup: those that can be written."""
-    found = []
+    """Return the writable hierarchies of /proc/self/mountinfo and /proc/self/cgroup."""
+    writable = []
     for controller in _CONTROLLERS:
-        place = _own_place(mountinfo, membership, controller)
-        if place is not None and os.access(place, os.W_OK):
-            found.append(Hierarchy(place, 1, (controller,)))
-    own = _own_place(mountinfo, membership, "")
-    if not found and own is not None and (beside := _beside(own.parent)) is not None:
-        found.append(beside)
-    return tuple(found)
+        folder = _own_place(mountinfo, membership, controller)
+        if folder is not None and os.access(folder, os.W_OK):
+            writable.append(Hierarchy(folder, 1, (controller,)))
+    own_cgroup = _own_place(mountinfo, membership, "")
+    if (
+        not writable
+        and own_cgroup is not None
+        and (sibling := _beside(own_cgroup.parent)) is not None
+    ):
+        writable.append(sibling)
+    return tuple(writable)
 
 
 def _own_place(mountinfo: str, membership: str, controller: str) -> Path | None:
-    """``controller`` empty: of version 2."""
+    """Return the folder of our own cgroup, or None. ``controller`` empty: of version 2."""
     lists = rf"\d+:(?:[^:]*,)?{controller}(?:,[^:]*)?" if controller else "0:"
-    own = re.search(rf"^{lists}:(.*)$", membership, re.MULTILINE)
+    membership_match = re.search(rf"^{lists}:(.*)$", membership, re.MULTILINE)
     for line in mountinfo.splitlines():
-        seen, _, kind = line.partition(" - ")
-        is_it = (
+        mount_fields, _, kind = line.partition(" - ")
+        is_wanted = (
             kind.startswith("cgroup ") and controller in kind.split()[-1].split(",")
             if controller
             else kind.startswith("cgroup2 ")
         )
-        if own and is_it:
-            root, mounted = seen.split()[3:5]
-            if Path(own[1]).is_relative_to(root):
-                return Path(mounted) / Path(own[1]).relative_to(root)
+        if membership_match and is_wanted:
+            root, mount_point = mount_fields.split()[3:5]
+            if Path(membership_match[1]).is_relative_to(root):
+                return Path(mount_point) / Path(membership_match[1]).relative_to(root)
     return None
 
 
 def _beside(parent: Path) -> Hierarchy | None:
-    """Version 2: to move between two cgroups, one must be allowed to write their parent's members."""
+    """Return the hierarchy for cgroups next to our own in version 2, or None: to move between two cgroups,
+    a process must be allowed to write their parent's members."""
     try:
-        handed_on = (parent / "cgroup.subtree_control").read_text().split()
+        passed_on = (parent / "cgroup.subtree_control").read_text().split()
     except OSError:
         return None
     writable = (parent, parent / "cgroup.procs")
-    if not set(_CONTROLLERS) <= set(handed_on) or not all(os.access(p, os.W_OK) for p in writable):
+    if not set(_CONTROLLERS) <= set(passed_on) or not all(
+        os.access(path, os.W_OK) for path in writable
+    ):
         return None
     return Hierarchy(parent, 2, _CONTROLLERS)
 
 
 @contextmanager
-def bounded_tree(where: Sequence[Hierarchy], bounds: Bounds) -> Iterator[tuple[Path, ...]]:
-    """Return files: a process that writes ``0`` to each is bounded, with all that it starts. The cgroups
-    end with their last process. Raises OSError."""
-    with ExitStack() as made:
-        yield tuple(made.enter_context(_cgroup(one, bounds)) for one in where)
+def bounded_tree(
+    usable_hierarchies: Sequence[Hierarchy], bounds: Bounds
+) -> Iterator[tuple[Path, ...]]:
+    """Yield files: a process that writes ``0`` to each is limited, with all processes that it starts. The
+    cgroups end with their last process. Raises OSError."""
+    with ExitStack() as exit_stack:
+        yield tuple(
+            exit_stack.enter_context(_cgroup(hierarchy, bounds)) for hierarchy in usable_hierarchies
+        )
 
 
 @contextmanager
 def _cgroup(hierarchy: Hierarchy, bounds: Bounds) -> Iterator[Path]:
-    place = hierarchy.folder / f"{_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
-    place.mkdir()
+    folder = hierarchy.folder / f"{_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
+    folder.mkdir()
     try:
         for name, value, is_needed in bounds.files(hierarchy):
-            if is_needed or (place / name).exists():
-                (place / name).write_text(value)
-        yield place / hierarchy.members
+            if is_needed or (folder / name).exists():
+                (folder / name).write_text(value)
+        yield folder / hierarchy.members
     finally:
-        _remove(place)
+        _remove(folder)
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Remove what launchers that were killed left: empty cgroups that name a process now gone."""
-    for place in folder.glob(f"{_PREFIX}*"):
-        pid = place.name.removeprefix(_PREFIX).partition("-")[0]
+    """Remove what killed launchers left: empty cgroups that name a process which has ended."""
+    for cgroup in folder.glob(f"{_PREFIX}*"):
+        pid = cgroup.name.removeprefix(_PREFIX).partition("-")[0]
         if pid.isdigit() and not Path("/proc", pid).exists():
             with suppress(OSError):
-                place.rmdir()
+                cgroup.rmdir()
 
 
-def _remove(place: Path) -> None:
-    until = time.monotonic() + _LEAVING_S
+def _remove(folder: Path) -> None:
+    deadline = time.monotonic() + _LEAVING_S
     while True:
         try:
-            place.rmdir()
+            folder.rmdir()
         except OSError:
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 return
             time.sleep(_LOOK_AGAIN_S)
         else:

@@ -1,8 +1,7 @@
-"""Runs git and the package clients of plugins outside the sandbox: they need the registries, we give them
-nothing else.
+"""Running of git and plugins' package clients outside the sandbox: they get the registries, nothing else.
 
-Clients never run a target's code here: the callers pass ``--ignore-scripts`` and ``--no-build``,
-and git is hardened by construction (``fallback_tier.sandbox.git``).
+Clients never run a target's code here: the callers pass ``--ignore-scripts`` and ``--no-build``, and git is
+hardened by construction (``fallback_tier.sandbox.git``).
 """
 
 import os
@@ -30,12 +29,12 @@ from fallback_tier.hosts import (
 from fallback_tier.sandbox.git import GitRepositories, git_environment
 from fallback_tier.sandbox.process import run_bounded
 
-#: A client's output in memory. `git ls-files -z` of MAX_TRACKED_FILES paths is about 12 MB, and its
-#: head must be whole; more is cut and says so.
+#: The limit of a client's output in memory. `git ls-files -z` of MAX_TRACKED_FILES paths is about 12 MB,
+#: and its head must be whole; longer output is cut and says so.
 MAX_CLIENT_OUTPUT_BYTES = 64 * 1024 * 1024
 
-#: What every client may know: where programs, the home (for credentials that belong to the client),
-#: proxies and certificates are. An allow-list: a model key or a cloud token is never among it.
+#: Variables that every client gets: where programs, the home (for the client's own credentials), proxies
+#: and certificates are. An allow-list: a model key or a cloud token is never on it.
 _ENVIRONMENT = re.compile(
     r"""PATH|HOME|USER|LOGNAME|LANG|LANGUAGE|LC_[A-Z]+|TZ|TMPDIR|XDG_(CACHE|CONFIG|DATA)_HOME|NETRC
     |(?i:https?_proxy|no_proxy|all_proxy)
@@ -51,7 +50,7 @@ _GIT = PackageClient(
 
 
 def _known(tool: str) -> PackageClient:
-    """What its ecosystem's plugin says of a client; nothing particular of any other program."""
+    """Return what a client's ecosystem plugin declares; no particulars for any other program."""
     return _GIT if tool == _GIT.tool else client_of(tool) or PackageClient(tool)
 
 
@@ -60,9 +59,11 @@ def _how_to_install(tool: str) -> str:
 
 
 class SubprocessClients:
-    """The reference ``execution.ClientRunner`` and ``execution.KnowsHosts``. ``allow_hosts``: hosts
-    (``HOST[:PORT]``) that a person allowed every client. Raises ConfigurationError if ``hosts.ALLOW_HOST``
-    can't be read."""
+    """The reference ``execution.ClientRunner`` and ``execution.KnowsHosts``.
+
+    ``allow_hosts``: hosts (``HOST[:PORT]``) that a person allowed for every client. Raises
+    ConfigurationError if ``hosts.ALLOW_HOST`` can't be parsed.
+    """
 
     def __init__(
         self,
@@ -92,59 +93,69 @@ class SubprocessClients:
         timeout_s: float,
         env: Mapping[str, str] | None = None,
     ) -> CommandResult:
-        """Run a client, stdout and stderr joined, at most MAX_CLIENT_OUTPUT_BYTES; the process tree is
-        killed at ``timeout_s``. ``env`` is added last; an empty value removes the variable. Raises
-        ToolMissingError, and OSError if git's temporary folder can't be made."""
+        """Run a client, with stdout and stderr joined, at most MAX_CLIENT_OUTPUT_BYTES.
+
+        The process tree is killed at ``timeout_s``. ``env`` is added last; an empty value removes the
+        variable. Raises ToolMissingError, and OSError if git's temporary folder can't be created.
+        """
         path = self._locate(tool)
         if tool == _GIT.tool:
 
-            def run_git(words: Sequence[str], at: Path, more: Mapping[str, str]) -> CommandResult:
-                variables = self._environment(tool) | dict(more)
-                return self._run(tool, path, words, at, timeout_s, variables)
+            def run_git(
+                git_args: Sequence[str], folder: Path, extra_env: Mapping[str, str]
+            ) -> CommandResult:
+                variables = self._environment(tool) | dict(extra_env)
+                return self._run(tool, path, git_args, folder, timeout_s, variables)
 
             result = self._repositories.run(run_git, args, cwd, env or {})
             return result.model_copy(update={"argv": (tool, *args)})
         variables = self._environment(tool) | dict(env or {})
         allowed = (*self._allow_hosts, *allowed_hosts(variables.pop(ALLOW_HOST, "")))
-        known = _known(tool)
-        if not known.wall:
+        client = _known(tool)
+        if not client.wall:
             return self._run(tool, path, args, cwd, timeout_s, variables)
-        hosts = self._hosts(known, path, variables, allowed)
+        hosts = self._hosts(client, path, variables, allowed)
         with tempfile.TemporaryDirectory(prefix="fallback-tier-hosts-") as folder:
             report = Path(folder) / "refused"
             try:
-                wall: Wall = pkgutil.resolve_name(known.wall)
+                wall: Wall = pkgutil.resolve_name(client.wall)
                 variables |= wall(hosts, cwd, args, report)
             except HostRefusedError as error:
-                refused = tuple(one.host for one in error.named)
+                refused = tuple(named_host.host for named_host in error.named)
                 self._refused.update(refused)
-                said = f"error: {error}"
+                refusal_text = f"error: {error}"
                 argv = (tool, *args)
                 return CommandResult(
-                    argv=argv, exit_code=1, output=said, duration_ms=0, refused_hosts=refused
+                    argv=argv,
+                    exit_code=1,
+                    output=refusal_text,
+                    duration_ms=0,
+                    refused_hosts=refused,
                 )
             result = self._run(tool, path, args, cwd, timeout_s, variables)
             lines = report.read_text("utf-8").splitlines() if report.exists() else ()
-            named = [NamedHost(it, naming_file(it, cwd)) for it in dict.fromkeys(lines)]
-        if not named:
+            named_hosts = [NamedHost(host, naming_file(host, cwd)) for host in dict.fromkeys(lines)]
+        if not named_hosts:
             return result
-        said = "".join(f"error: {one.sentence}\n" for one in named)
-        refused = tuple(one.host for one in named)
+        refusal_text = "".join(f"error: {named_host.sentence}\n" for named_host in named_hosts)
+        refused = tuple(named_host.host for named_host in named_hosts)
         self._refused.update(refused)
-        return result.model_copy(update={"output": said + result.output, "refused_hosts": refused})
+        return result.model_copy(
+            update={"output": refusal_text + result.output, "refused_hosts": refused}
+        )
 
     def allowed_hosts(self, tools: Sequence[str]) -> tuple[str, ...]:
-        """As ``KnowsHosts``."""
-        found = set(self._allow_hosts)
+        """Implement ``KnowsHosts``."""
+        hosts_of_tools = set(self._allow_hosts)
         for tool in tools:
             with suppress(ToolMissingError):
                 path = self._locate(tool)
                 hosts = self._hosts(_known(tool), path, self._environment(tool), ())
-                found |= hosts.allowed
-        return tuple(sorted(found))
+                hosts_of_tools |= hosts.allowed
+        return tuple(sorted(hosts_of_tools))
 
     def take_refused(self) -> tuple[str, ...]:
-        """As ``KnowsHosts``."""
+        """Implement ``KnowsHosts``."""
         refused, self._refused = self._refused, set()
         return tuple(sorted(refused))
 
@@ -176,46 +187,46 @@ class SubprocessClients:
 
     def _hosts(
         self,
-        known: PackageClient,
+        client: PackageClient,
         path: Path,
         variables: Mapping[str, str],
         allowed: Sequence[str],
     ) -> Hosts:
         home = self._environ.get("HOME") or str(Path.home())
-        own = re.compile(known.environment)
-        named = {
+        client_variables = re.compile(client.environment)
+        variables_with_hosts = {
             name: value
             for name, value in variables.items()
-            if value and (own.fullmatch(name) or _PROXIES.fullmatch(name))
+            if value and (client_variables.fullmatch(name) or _PROXIES.fullmatch(name))
         }
-        settings = settings_paths(known.settings, home, path, self._environ)
-        return Hosts.of_user(settings, named, (*known.default_hosts, *allowed))
+        settings = settings_paths(client.settings, home, path, self._environ)
+        return Hosts.of_user(settings, variables_with_hosts, (*client.default_hosts, *allowed))
 
     def _locate(self, tool: str) -> Path:
-        beside = self._python.parent / tool
-        if _known(tool).beside_python and os.access(beside, os.X_OK):
-            return beside
-        found = shutil.which(tool, path=self._environ.get("PATH", os.defpath))
-        # A relative PATH entry would let a file in the working directory stand in for the client.
-        if found is None or not Path(found).is_absolute():
+        next_to_python = self._python.parent / tool
+        if _known(tool).beside_python and os.access(next_to_python, os.X_OK):
+            return next_to_python
+        on_path = shutil.which(tool, path=self._environ.get("PATH", os.defpath))
+        # A relative PATH entry would let a file in the working directory replace the client.
+        if on_path is None or not Path(on_path).is_absolute():
             raise ToolMissingError(
                 f"{tool} is not on PATH.", next_step=_how_to_install(tool), kind="not_on_path"
             )
-        return Path(found)
+        return Path(on_path)
 
     def _environment(self, tool: str) -> dict[str, str]:
-        own = re.compile(_known(tool).environment)
+        client_variables = re.compile(_known(tool).environment)
         allowed = {
             name: value
             for name, value in self._environ.items()
-            if _ENVIRONMENT.fullmatch(name) or own.fullmatch(name)
+            if _ENVIRONMENT.fullmatch(name) or client_variables.fullmatch(name)
         }
         return allowed | git_environment() if tool == "git" else allowed
 
 
 def passed_to_clients(environ: Mapping[str, str]) -> dict[str, str]:
-    """Of an environment what some client may know: what a process needs that does nothing but run them.
-    Raises PluginError."""
+    """Return the variables of a process that only runs clients: those that any client may get. Raises
+    PluginError."""
     of_clients = [client.environment for _, rules in installed_rules() for client in rules.clients]
     patterns = [_ENVIRONMENT, *map(re.compile, of_clients)]
     return {

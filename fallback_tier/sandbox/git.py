@@ -1,10 +1,11 @@
-"""git on a repository that is only data: of its own configuration an allow-list counts (ADR-0092).
+"""git on a repository that is only data: of its own configuration only an allow-list counts (ADR-0092).
 
 git reads a repository's configuration from the folder that its worktrees share, which GIT_COMMON_DIR names.
-Here that is a folder of ours: a `config` with what the allow-list lets through, and links to what git needs
-of the real one. git never opens the repository's own `config`, `config.worktree` or what they include, so
-that a file which is rewritten meanwhile does no harm. Index, HEAD and a sparse checkout's patterns are read
-from the real GIT_DIR, objects from the real folder; references never depend on GIT_COMMON_DIR.
+Here that is a folder of ours: a `config` with the settings that the allow-list accepts, and links to what
+git needs of the real folder. git never opens the repository's own `config`, `config.worktree` or the files
+that they include, so a file that is changed meanwhile does no harm. Index, HEAD and a sparse checkout's
+patterns are read from the real GIT_DIR, objects from the real folder; references never depend on
+GIT_COMMON_DIR.
 """
 
 import os
@@ -22,7 +23,7 @@ from fallback_tier.errors import RepositoryError
 from fallback_tier.execution import CommandResult
 from fallback_tier.files.inputs import check_ends
 
-#: These settings outrank the user's and the system's configuration, which an empty ``env`` value gives back
+#: These settings outrank the user's and the system's configuration, which an empty ``env`` value restores
 #: (``SubprocessClients.run``). Filters and credential helpers that the user configures for all repositories
 #: are the user's own choice; hooks, monitors and programs that verify signatures are never needed.
 _SETTINGS = {
@@ -37,7 +38,7 @@ _SETTINGS = {
     "submodule.recurse": "false",  # git in a submodule reads that repository's configuration
     "safe.bareRepository": "all",  # a bare repository's configuration doesn't count either
 }
-#: The user's and the system's configuration: counts where a caller asks for it.
+#: The user's and the system's configuration: it counts if a caller requests it.
 _USERS = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null"}
 #: Replacements, grafts and lazy fetches change what a commit means.
 _ENVIRONMENT = {
@@ -46,14 +47,15 @@ _ENVIRONMENT = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_LITERAL_PATHSPECS": "1",
     "GIT_NO_REPLACE_OBJECTS": "1",
-    "GIT_GRAFT_FILE": "/dev/null/none",  # git advises against one that is there
+    "GIT_GRAFT_FILE": "/dev/null/none",  # git prints advice if this file exists
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_LFS_SKIP_SMUDGE": "1",
     "LC_ALL": "C",
 }
 
-#: What counts of a repository's own configuration: its format, how its working tree's files compare with
-#: the committed ones, and who commits. No value of these is a program, a host or a path of another file.
+#: The settings of a repository's own configuration that count: its format, how its working tree's files
+#: compare with the committed ones, and who commits. None of their values is a program, a host or a path of
+#: another file.
 _ALLOWED = re.compile(
     r"""core\.(repositoryformatversion|filemode|symlinks|ignorecase|precomposeunicode|trustctime|checkstat
         |eol|autocrlf|sharedrepository|logallrefupdates|sparsecheckout|sparsecheckoutcone)
@@ -67,43 +69,44 @@ _ALLOWED = re.compile(
 #: counts (git lists it with the others).
 _DROPPED = frozenset({"extensions.partialclone", "extensions.worktreeconfig"})
 
-#: What git needs of the folder that worktrees share. Not `config`, `hooks`, `remotes`, `branches`.
+#: What git needs of the folder that worktrees share; not `config`, `hooks`, `remotes`, `branches`.
 _SHARED = ("objects", "refs", "info", "shallow", "worktrees", "modules")
 
-#: Commands that make a repository, or need none.
+#: Commands that create a repository, or need none.
 _WITHOUT_REPOSITORY = frozenset({"init", "clone", "--version"})
 
-#: Both read files and run no program.
+#: Both commands read files and run no program.
 _FIND = ("rev-parse", "--path-format=absolute", "--git-dir", "--is-bare-repository", "--git-common-dir",
          "--is-inside-work-tree", "--show-cdup")  # fmt: skip
 _LIST = ("config", "--list", "--show-scope", "--show-origin", "-z")
 
-#: The answer to the first, after git's own remarks. The words between keep paths with line breaks apart.
+#: The output of the first command, after git's own remarks. The booleans in between separate paths that
+#: contain line breaks.
 _FOUND = re.compile(
     r"^(?P<git_dir>/.+)\n(?:true|false)\n(?P<common>/.+)\n(?P<inside>true|false)\n(?P<top>.*?)\n?\Z",
     re.DOTALL | re.MULTILINE,
 )
 _ESCAPED = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
-#: Repositories that are remembered; a process works on a few.
+#: How many repositories are remembered; a process works on a few.
 _MAX_KNOWN = 64
 
-#: The largest file of settings, patterns or references that is given to git: its own limit for attributes.
+#: The largest file of settings, patterns or references that git may read: git's own limit for attributes.
 MAX_GIT_FILE_BYTES = 100 * 1024 * 1024
 
-#: What git opens of a git folder, and the folders whose files it opens. The index and objects may be large:
-#: git reads what it needs of them.
+#: The files of a git folder that git opens, and the folders whose files it opens. The index and objects may
+#: be large: git reads only what it needs of them.
 _OPENED = ("HEAD", "config", "config.worktree", "packed-refs", "shallow", "index",
            "objects/info/alternates")  # fmt: skip
 _OPENED_FOLDERS = ("info", "refs", "reftable", "objects")
 _INCLUDES = ("--no-includes", "-z", "--get-regexp", r"^include(if\..*)?\.path$")
 
-#: Runs git with these arguments in this folder, with these variables added.
+#: Run git with these arguments in this folder, with these variables added.
 RunGit = Callable[[Sequence[str], Path, Mapping[str, str]], CommandResult]
 
 
 def git_environment() -> dict[str, str]:
-    """Return the variables of every git command, whatever it is about."""
+    """Return the variables of every git command."""
     numbered = {"GIT_CONFIG_COUNT": str(len(_SETTINGS))}
     for number, (key, value) in enumerate(_SETTINGS.items()):
         numbered |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
@@ -111,7 +114,7 @@ def git_environment() -> dict[str, str]:
 
 
 class _Repository(NamedTuple):
-    """A repository as git found it. ``files``: what that depends on; ``states``: as they were then."""
+    """A repository as git found it, with the files that it depends on and their states at that time."""
 
     variables: dict[str, str]
     common: Path
@@ -121,7 +124,7 @@ class _Repository(NamedTuple):
 
 
 class GitRepositories:
-    """The repositories that git commands are about, found once each and again when they have changed."""
+    """The repositories of git commands, each found once, and again when it has changed."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], _Repository] = {}
@@ -129,31 +132,38 @@ class GitRepositories:
     def run(
         self, run_git: RunGit, args: Sequence[str], cwd: Path, env: Mapping[str, str]
     ) -> CommandResult:
-        """Run a git command on the repository of ``cwd``, or of GIT_DIR in ``env``; if there is none, or it
-        is another user's, return git's own answer. Raises RepositoryError: reading a file that git would
-        open may never end."""
-        cwd = cwd.absolute()  # variables name the folders that git finds
+        """Run a git command on the repository of ``cwd``, or of GIT_DIR in ``env``.
+
+        If there is none, or it is another user's, return git's own result. Raises RepositoryError if
+        reading a file that git would open may never end.
+        """
+        cwd = cwd.absolute()  # because variables name the folders that git finds
         if _subcommand(args) in _WITHOUT_REPOSITORY:
             return run_git(args, cwd, env)
-        found = self._find(run_git, cwd, env)
-        if isinstance(found, CommandResult):
-            return found
+        repository = self._find(run_git, cwd, env)
+        if isinstance(repository, CommandResult):
+            return repository
         # With GIT_COMMON_DIR git takes no `core.bare` from the configuration.
-        bare = () if found.variables["GIT_WORK_TREE"] or "GIT_WORK_TREE" in env else ("--bare",)
-        with _shared_folder(found) as place:
-            variables = {**found.variables, "GIT_COMMON_DIR": place, **env}
+        bare = (
+            () if repository.variables["GIT_WORK_TREE"] or "GIT_WORK_TREE" in env else ("--bare",)
+        )
+        with _shared_folder(repository) as shared_folder:
+            variables = {**repository.variables, "GIT_COMMON_DIR": shared_folder, **env}
             return run_git((*bare, *args), cwd, variables)
 
     def _find(
         self, run_git: RunGit, cwd: Path, env: Mapping[str, str]
     ) -> _Repository | CommandResult:
-        """Return the repository, or git's refusal. Ownership is judged here, by the user's
-        ``safe.directory``: git judges no folder that GIT_DIR names. Raises RepositoryError."""
+        """Return the repository, or git's refusal.
+
+        Ownership is judged here, by the user's ``safe.directory``: git does not judge a folder that GIT_DIR
+        names. Raises RepositoryError.
+        """
         git_dir = env.get("GIT_DIR", "")
         key = (git_dir, "" if git_dir and "GIT_WORK_TREE" in env else str(cwd))
-        known = self._known.get(key)
-        if known is not None and known.states == _states(known.files):
-            return known
+        cached = self._known.get(key)
+        if cached is not None and cached.states == _states(cached.files):
+            return cached
         variables = {**dict.fromkeys(_USERS, ""), "GIT_DIR": git_dir}
         for folder in check_git_folder(Path(git_dir) if git_dir else _git_folder_of(cwd)):
             for name in ("config", "config.worktree"):
@@ -165,25 +175,25 @@ class GitRepositories:
         match = _FOUND.search(located.output)
         if match is None:
             return _refused(located, f"git's answer can't be read: {located.output!r}")
-        found = _read(cwd, match, listed)
-        if isinstance(found, _Repository):
+        repository = _read(cwd, match, listed)
+        if isinstance(repository, _Repository):
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
-            self._known[key] = found
-        return found
+            self._known[key] = repository
+        return repository
 
 
-def _read(cwd: Path, found: re.Match[str], listed: CommandResult) -> _Repository | CommandResult:
-    """What git tells of a repository; refused: it is of a format that is not known here."""
-    git_dir, common = Path(found["git_dir"]), Path(found["common"])
+def _read(cwd: Path, location: re.Match[str], listed: CommandResult) -> _Repository | CommandResult:
+    """Return a repository as git describes it, or a refusal if its format is not known here."""
+    git_dir, common = Path(location["git_dir"]), Path(location["common"])
     files = [cwd / ".git", git_dir, common / "config", git_dir / "config.worktree"]
     settings, allowed = {}, {}
     fields = listed.output.split("\0")
     for scope, origin, setting in zip(fields[::3], fields[1::3], fields[2::3], strict=False):
         name = setting.partition("\n")[0]
         match = _ALLOWED.fullmatch(name)
-        # git's remarks come before the first scope. Who commits counts from every scope: the user's
-        # configuration may say it on a condition on remotes, which are dropped.
+        # git's remarks precede the first scope. Who commits counts from every scope: the user's
+        # configuration may set it on a condition on remotes, which are dropped.
         if scope.endswith(("local", "worktree")) or (match and match["identity"]):
             settings[name] = setting
             files.append(cwd / origin.removeprefix("file:"))
@@ -194,7 +204,7 @@ def _read(cwd: Path, found: re.Match[str], listed: CommandResult) -> _Repository
         if unknown := min(extensions - allowed.keys() - _DROPPED, default=None):
             return _refused(listed, f"{common / 'config'} sets {unknown}, which is not known here")
     # If git is neither inside a working tree nor knows of one: bare, or the git folder itself.
-    top = str(cwd / found["top"]) if found["inside"] == "true" else found["top"]
+    top = str(cwd / location["top"]) if location["inside"] == "true" else location["top"]
     files = [*dict.fromkeys(files)]
     return _Repository(
         variables={
@@ -213,17 +223,17 @@ def check_git_file(path: Path, max_bytes: float = MAX_GIT_FILE_BYTES) -> None:
     """Raise RepositoryError if git might read this file without an end: it is, or leads to, a named pipe, a
     socket or a device, or it is larger than ``max_bytes``."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return  # git reports what it can't open
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         return
     try:
-        check_ends(path, found)
+        check_ends(path, status)
     except OSError as error:
         problem = f"{path} is not given to git: {error.strerror}."
     else:
-        if found.st_size <= max_bytes:
+        if status.st_size <= max_bytes:
             return
         problem = f"{path} is not given to git: it is larger than {max_bytes:,} bytes."
     raise RepositoryError(
@@ -233,11 +243,11 @@ def check_git_file(path: Path, max_bytes: float = MAX_GIT_FILE_BYTES) -> None:
     )
 
 
-def check_git_folder(place: Path) -> tuple[Path, ...]:
-    """Return the git folders that a ``.git`` leads to: its own, and the one worktrees share. Raises
+def check_git_folder(git_path: Path) -> tuple[Path, ...]:
+    """Return the git folders that a ``.git`` leads to: its own, and the one that worktrees share. Raises
     RepositoryError as ``check_git_file``."""
     seen: dict[Path, None] = {}
-    waiting = [place]
+    waiting = [git_path]
     while waiting:
         folder = waiting.pop()
         for file in (folder, folder / "commondir"):
@@ -265,7 +275,7 @@ def _text(path: Path) -> str:
 
 
 def _git_folder_of(cwd: Path) -> Path:
-    """Return where git finds the repository of a folder, if it is in one."""
+    """Return the path at which git finds the repository of a folder, if it is in one."""
     for folder in (cwd, *cwd.parents):
         if os.path.lexists(folder / ".git"):
             return folder / ".git"
@@ -276,14 +286,14 @@ def _git_folder_of(cwd: Path) -> Path:
 
 def _check_included(run_git: RunGit, config: Path) -> None:
     """Check the files that a configuration and its included files include. Raises RepositoryError."""
-    waiting, known = [config], set[Path]()
+    waiting, checked = [config], set[Path]()
     while waiting:
         file = waiting.pop()
         check_git_file(file)
-        if file in known or "include" not in _text(file).lower():
+        if file in checked or "include" not in _text(file).lower():
             continue
-        known.add(file)
-        # In the repository git would first read all that its configuration includes.
+        checked.add(file)
+        # Run outside the repository: inside it, git would first read all that its configuration includes.
         listed = run_git(("config", "--file", str(file), *_INCLUDES), Path(file.anchor), {})
         paths = [setting.partition("\n")[2] for setting in listed.output.split("\0")]
         home = os.environ.get("HOME", "")
@@ -292,35 +302,39 @@ def _check_included(run_git: RunGit, config: Path) -> None:
 
 @contextmanager
 def _shared_folder(repository: _Repository) -> Iterator[str]:
-    """The folder that git takes for the one that worktrees share, for one command."""
+    """Yield, for one command, the folder that git uses as the one that worktrees share."""
     with tempfile.TemporaryDirectory(prefix="fallback-tier-git-") as name:
-        place = Path(name)
-        (place / "config").write_text(repository.config, encoding="utf-8")
+        folder = Path(name)
+        (folder / "config").write_text(repository.config, encoding="utf-8")
         for entry in _SHARED:
-            (place / entry).symlink_to(repository.common / entry)
+            (folder / entry).symlink_to(repository.common / entry)
         yield name
 
 
 def _line(setting: str) -> str:
-    """A setting as `git config --list -z` has it, in the form of a file."""
+    """Return a setting of `git config --list -z` in the form of a file."""
     name, is_set, value = setting.partition("\n")
     section, _, key = name.partition(".")
     return f"[{section}]\n\t{key}" + (f' = "{value.translate(_ESCAPED)}"\n' if is_set else "\n")
 
 
 def _states(files: Sequence[Path]) -> tuple[tuple[int, ...], ...]:
-    """What tells that a file was replaced or written to, and that a folder was replaced."""
+    """Return values which show that a file was replaced or written to, or that a folder was replaced."""
     return tuple(map(_state, files))
 
 
 def _state(path: Path) -> tuple[int, ...]:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return ()
-    same = (found.st_dev, found.st_ino)
-    is_folder = stat.S_ISDIR(found.st_mode)
-    return same if is_folder else (*same, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    identity = (status.st_dev, status.st_ino)
+    is_folder = stat.S_ISDIR(status.st_mode)
+    return (
+        identity
+        if is_folder
+        else (*identity, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    )
 
 
 def _subcommand(args: Sequence[str]) -> str:

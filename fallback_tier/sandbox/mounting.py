@@ -1,4 +1,4 @@
-"""Whether layers can be mounted, and that one upper layer is never mounted twice at once."""
+"""Whether layers can be mounted, and a lock that prevents two mounts of one upper layer at once."""
 
 import fcntl
 import os
@@ -14,21 +14,21 @@ from fallback_tier.execution import Sandbox
 from fallback_tier.files.folders import remove_tree
 from fallback_tier.files.tree import FileTree
 
-#: One trivial command over three empty layers; a minute means that it hangs.
+#: One trivial command over three empty layers; after a minute it hangs.
 _PROBE_TIMEOUT_S = 60.0
 
-#: The longest that a command may take (``configured.MAX_TIMEOUT_S``), and its end.
+#: The longest time that a command may take (``configured.MAX_TIMEOUT_S``), and its end.
 _MAX_WAIT_S = 3_660.0
 
 
 @contextmanager
 def mounting(tree: FileTree) -> Iterator[None]:
-    """Wait until nobody else has mounted the tree's upper layer, and keep others out.
+    """Wait until no other process has mounted the tree's upper layer, and keep others out.
 
-    Two mounts of one upper layer succeed, and what they then show is undefined (overlayfs.rst, "Sharing
-    and copying layers"). Raises SandboxError: the other one takes longer than any command may.
+    Two mounts of one upper layer succeed, but what they then show is undefined (overlayfs.rst, "Sharing and
+    copying layers"). Raises SandboxError if the other one takes longer than any command may.
     """
-    if tree.work is None:  # a plain folder is bound as often as one likes
+    if tree.work is None:  # a plain folder can be bound several times
         yield
         return
     with descriptor_of(tree.work, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
@@ -44,7 +44,7 @@ def mounting(tree: FileTree) -> Iterator[None]:
 
 
 def plain_folder(worktree: FileTree | Path) -> Path:
-    """The one folder of a tree that nothing has to be mounted for. Raises SandboxError."""
+    """Return the one folder of a tree that needs no mounts. Raises SandboxError."""
     if isinstance(worktree, Path):
         return worktree
     if worktree.lower:
@@ -58,23 +58,23 @@ def plain_folder(worktree: FileTree | Path) -> Path:
 
 @lru_cache
 def can_mount_layers(sandbox: Sandbox, folder: Path) -> bool:
-    """Try it in ``folder``, once: a removal and a new file must be where they are read later.
+    """Try it in ``folder``, once: a removal and a new file must be visible where they are read later.
 
-    No kernel before 5.11 lets a user mount layers, no bubblewrap before 0.11 asks for it, and some file
+    No kernel before 5.11 lets a user mount layers, no bubblewrap before 0.11 supports it, and some file
     systems (overlayfs itself, in many containers) can't hold an upper layer.
     """
-    place = folder / f"probe-{secrets.token_hex(4)}"
-    lower, upper, work = (place / name for name in ("lower", "upper", "work"))
-    tree = FileTree(root=place / "tree", lower=(lower,), upper=upper, work=work)
+    probe = folder / f"probe-{secrets.token_hex(4)}"
+    lower, upper, work = (probe / name for name in ("lower", "upper", "work"))
+    tree = FileTree(root=probe / "tree", lower=(lower,), upper=upper, work=work)
     try:
         for layer in (lower, upper, work):
             layer.mkdir(parents=True)
         (lower / "old").touch()
-        done = sandbox.run(
+        result = sandbox.run(
             ["sh", "-c", "rm old && : >new"], worktree=tree, timeout_s=_PROBE_TIMEOUT_S
         )
-        return done.ok and tree.find("old") is None and tree.find("new") is not None
+        return result.ok and tree.find("old") is None and tree.find("new") is not None
     except SandboxError:
         return False
     finally:
-        remove_tree(place)
+        remove_tree(probe)

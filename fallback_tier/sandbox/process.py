@@ -1,7 +1,7 @@
-"""One way to start a program: own process group, bounded output, a wall clock for the tree.
+"""Starting of a program: a separate process group, bounded output, a wall-clock limit for the process tree.
 
-Both runners (clients outside the sandbox, target commands inside it) are built on ``run_bounded``,
-so that a limit that holds for one holds for the other.
+Both runners (clients outside the sandbox, target commands inside it) use ``run_bounded``, so that each
+limit holds for both.
 """
 
 import os
@@ -16,33 +16,34 @@ from typing import NamedTuple
 
 from fallback_tier.execution import CommandResult, tests_so_far
 
-#: How long a killed command's leader may take to reap its children, and its pipe to drain. Measured
-#: at 1-2 ms; the bound is for a leader that is stuck, or a daemon that still holds the pipe.
+#: How long a killed command's leader may take to reap its children, and its pipe to drain. Measured at 1-2
+#: ms; the limit is for a leader that is stuck, or a daemon that still holds the pipe.
 _GRACE_S = 1.0
 
 #: One read of a pipe: Linux pipes hold 64 KiB by default.
 _READ_BYTES = 65_536
 
-#: Of a bounded output, the part kept from its beginning. Failures are told at the end.
+#: The part (one fourth) of a bounded output that is kept from its beginning. Failures are reported at the
+#: end.
 _HEAD_SHARE = 4
 
 
-#: Longest command that is shown while it runs (characters).
+#: The longest command that is shown while it runs (characters).
 _MAX_SHOWN_COMMAND = 60
 
 
 _SHELLS = frozenset({"sh", "bash", "/bin/sh", "/bin/bash"})
 
-#: How a shell's line ends that becomes the command behind it.
+#: The end of a shell's line that replaces the shell by the command after it.
 _BECOMES = 'exec "$@"'
 
-#: How files of ours are called that a target's tree has while its tests run.
+#: The prefix of our files in a target's tree while its tests run.
 _OURS = ".fallback-tier-"
 
 
 class RunningProgram(NamedTuple):
-    """A program that was started and has not ended: its command, cut, since when (monotonic), and the
-    seconds that it may take."""
+    """A program that was started and has not ended: its command, cut, its start (monotonic), and its limit
+    in seconds."""
 
     command: str
     since: float
@@ -70,25 +71,25 @@ def _listed(command: Sequence[str], limit_s: float) -> Iterator[None]:
 
 
 def _own_words(command: Sequence[str]) -> list[str]:
-    """Return the words by which a person knows a command: without a shell that only becomes it, program
-    text, files of ours, and the folders of what it names."""
+    """Return the words by which a person knows a command: without a shell that is only replaced by it,
+    program text, our files, and the folders of paths."""
     words = [*command]
     if words[:2] == ["sh", "-c"] and words[2:] and words[2].endswith(_BECOMES):
         words = words[4 + words[2].count("shift") :]
     while (
         words[:2] == ["sh", "-c"] and words[4:] and "\n" in words[2]
-    ):  # a script of ours around what it is given
+    ):  # our script around a command
         words = [word for word in words[4:] if word != words[4] or not word.startswith("/")]
     if len(words) == 3 and words[0] in _SHELLS and words[1] == "-c":
-        # A command of the project's own.
+        # The project's own command.
         return next(iter(words[2].strip().splitlines()), "").split()
-    short = [Path(word).name if word.startswith("/") else word for word in words]
-    kept = [
+    names = [Path(word).name if word.startswith("/") else word for word in words]
+    shown_words = [
         word
-        for word in short
+        for word in names
         if "\n" not in word and len(word) <= _MAX_SHOWN_COMMAND and not word.startswith(_OURS)
     ]
-    return [word for word in kept if word != "-c" or len(kept) == len(short)]
+    return [word for word in shown_words if word != "-c" or len(shown_words) == len(names)]
 
 
 class BoundedOutput:
@@ -102,16 +103,16 @@ class BoundedOutput:
         self._dropped = 0
 
     def add(self, chunk: bytes) -> None:
-        """Take the next bytes of the stream."""
+        """Add the next bytes of the stream."""
         space = self._head_limit - len(self._head)
         self._head += chunk[:space]
         self._tail += chunk[space:]
-        # Trimmed in large steps: deleting from the front of a bytearray moves what is left.
+        # Trimmed in large steps: deleting from the front of a bytearray moves the rest.
         if len(self._tail) > 2 * self._tail_limit:
             self._trim()
 
     def text(self) -> str:
-        """What was kept, as UTF-8 with replacements; a marker line stands for what was not."""
+        """Return the kept bytes, as UTF-8 with replacements; a marker line replaces what was dropped."""
         self._trim()
         if not self._dropped:
             return (self._head + self._tail).decode("utf-8", "replace")
@@ -120,7 +121,7 @@ class BoundedOutput:
 
     @property
     def truncated(self) -> bool:
-        """Was anything left out?"""
+        """Whether any bytes were dropped."""
         return self._dropped > 0 or len(self._tail) > self._tail_limit
 
     def _trim(self) -> None:
@@ -141,13 +142,13 @@ def run_bounded(
     leader_reaps: bool = False,
     shown: Sequence[str] = (),
 ) -> CommandResult:
-    """Run ``argv`` to its end or to its wall-clock limit; nothing of it is left behind. ``silent_s``: it is
-    ended too if it prints nothing for so long, and no test is reported.
+    """Run ``argv`` to its end or to its wall-clock limit, and leave no process of it behind.
 
-    stdin is empty, stdout and stderr are joined. ``exit_code`` is None where the
-    clock ended it. ``leader_reaps``: the program does nothing but wait for its children (bubblewrap's
-    monitor), and may bury them before it is killed itself. ``shown``: the command as ``running_programs``
-    has it, if that is another one. Raises OSError where the program can't be started.
+    stdin is empty; stdout and stderr are joined. ``silent_s``: the program is also ended if it prints
+    nothing for so long, and no test is reported. ``exit_code`` is None if a limit ended it.
+    ``leader_reaps``: the program only waits for its children (bubblewrap's monitor), and may reap them
+    before it is killed itself. ``shown``: the command for ``running_programs``, if it differs. Raises
+    OSError if the program can't be started.
     """
     started = time.monotonic()
     output = BoundedOutput(max_output_bytes)
@@ -164,20 +165,20 @@ def run_bounded(
             pass_fds=tuple(pass_fds),
         ) as process,
     ):
-        # A pidfd tells the end without reaping: until the group is killed, its number stays ours.
+        # A pidfd reports the end without reaping: until the group is killed, its number stays ours.
         pidfd = os.pidfd_open(process.pid)
         try:
             assert process.stdout is not None  # noqa: S101 (stdout=PIPE)
             pipe = process.stdout.fileno()
-            until = started + timeout_s
-            ended = _collect(pipe, pidfd, output.add, until=until, silent_s=silent_s)
+            deadline = started + timeout_s
+            has_ended = _collect(pipe, pidfd, output.add, until=deadline, silent_s=silent_s)
         finally:
             kill_tree(process.pid, pidfd if leader_reaps else None)
             os.close(pidfd)
         _collect(pipe, None, output.add, until=time.monotonic() + _GRACE_S)
     return CommandResult(
         argv=tuple(argv),
-        exit_code=process.returncode if ended else None,
+        exit_code=process.returncode if has_ended else None,
         output=output.text(),
         duration_ms=int((time.monotonic() - started) * 1000),
         truncated=output.truncated,
@@ -187,9 +188,9 @@ def run_bounded(
 def kill_tree(pid: int, reaper: int | None) -> None:
     """SIGKILL every descendant of an unreaped child, then its whole process group.
 
-    Descendants are stopped before they are killed, so that none forks away meanwhile. ``reaper`` is
-    the child's pidfd where it is given the time to reap them, so that no zombie is left behind. A
-    daemon whose parents are gone already is out of reach here; a PID namespace ends those too.
+    Descendants are stopped before they are killed, so that none can fork meanwhile. ``reaper`` is the
+    child's pidfd if it gets time to reap them, so that no zombie remains. A daemon whose parents have ended
+    already can't be found here; a PID namespace ends those too.
     """
     if reaper is None:
         _signal(pid, signal.SIGSTOP)
@@ -218,29 +219,29 @@ def _collect(
     until: float,
     silent_s: float | None = None,
 ) -> bool:
-    """Read until the process ended (without a pidfd: until the pipe did); False at a limit."""
-    heard, tests = time.monotonic(), 0
+    """Read until the process ends (without a pidfd: until the pipe is closed). Return False at a limit."""
+    last_output, tests = time.monotonic(), 0
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
         if pidfd is not None:
             selector.register(pidfd, selectors.EVENT_READ)
         while selector.get_map():
             now = time.monotonic()
-            left = until - now
+            remaining_s = until - now
             if (
                 silent_s is not None
-                and now >= heard + silent_s
+                and now >= last_output + silent_s
                 and (count := tests_so_far()) > tests
             ):
-                heard, tests = now, count
+                last_output, tests = now, count
             if silent_s is not None:
-                left = min(left, heard + silent_s - now)
-            if left <= 0:
+                remaining_s = min(remaining_s, last_output + silent_s - now)
+            if remaining_s <= 0:
                 return False
-            ready = {key.fd for key, _ in selector.select(left)}
+            ready = {key.fd for key, _ in selector.select(remaining_s)}
             if pipe in ready:
                 chunk = os.read(pipe, _READ_BYTES)
-                heard = time.monotonic()
+                last_output = time.monotonic()
                 add(chunk)
                 if not chunk:
                     selector.unregister(pipe)
@@ -250,21 +251,25 @@ def _collect(
 
 
 def _descendants(pid: int) -> set[int]:
-    found: set[int] = set()
+    descendants: set[int] = set()
     queue = [pid]
     while queue:
         for child in _children(queue.pop()):
-            if child not in found:
-                found.add(child)
+            if child not in descendants:
+                descendants.add(child)
                 queue.append(child)
-    return found
+    return descendants
 
 
 def _children(pid: int) -> list[int]:
     try:
-        lists = [task.joinpath("children") for task in Path(f"/proc/{pid}/task").iterdir()]
-        return [int(child) for place in lists for child in place.read_text("ascii").split()]
-    except OSError:  # it ended while we looked
+        child_lists = [task.joinpath("children") for task in Path(f"/proc/{pid}/task").iterdir()]
+        return [
+            int(child)
+            for child_list in child_lists
+            for child in child_list.read_text("ascii").split()
+        ]
+    except OSError:  # it ended in the meantime
         return []
 
 

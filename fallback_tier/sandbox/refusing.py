@@ -1,4 +1,4 @@
-"""What is said where a command can't be started: for want of a sandbox, or for its own length."""
+"""Errors and results if a command can't be started: there is no sandbox, or it is too long."""
 
 import errno
 import os
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from fallback_tier.errors import SandboxError
 from fallback_tier.execution import CommandResult
 
-#: A shell's exit code for what is there and can't be executed (POSIX.1-2017, XCU 2.8.2).
+#: A shell's exit code for a file that exists and can't be executed (POSIX.1-2017, XCU 2.8.2).
 _NOT_EXECUTABLE = 126
 
 _HOW_TO_SANDBOX = (
@@ -23,10 +23,10 @@ WHERE_TO_SANDBOX = (
 
 
 class _KernelLimit(NamedTuple):
-    """A setting of the kernel, or of what this runs in, that denies user namespaces or may do so.
+    """A setting of the kernel, or of this process's container, that denies user namespaces or may do so.
 
-    ``file``: below /proc; ``denies``: what its text is then. ``is_cause``: it alone denies them; otherwise
-    it shows that a profile or filter is in force, and not what that denies.
+    ``file``: below /proc; ``denies``: whether its text denies them. ``is_cause``: it alone denies them;
+    otherwise it shows that a profile or filter is in force, but not what that denies.
     """
 
     file: str
@@ -71,11 +71,11 @@ _LIMITS = (
 
 
 def how_to_allow(proc: Path = Path("/proc")) -> str:
-    """Return the next step if a sandbox can't be started: the settings that deny it, or without any those
-    that may, and what allows it."""
-    found = list(denying(proc))
-    causes = [limit for limit in found if limit.is_cause]
-    return " ".join([*(limit.allow for limit in causes or found), _HOW_TO_SANDBOX])
+    """Return the next step if a sandbox can't be started: the settings that deny it, otherwise those that
+    may, and how to allow it."""
+    limits = list(denying(proc))
+    causes = [limit for limit in limits if limit.is_cause]
+    return " ".join([*(limit.allow for limit in causes or limits), _HOW_TO_SANDBOX])
 
 
 def denying(proc: Path) -> Iterator[_KernelLimit]:
@@ -83,26 +83,26 @@ def denying(proc: Path) -> Iterator[_KernelLimit]:
     for limit in _LIMITS:
         try:
             text = (proc / limit.file).read_text(encoding="utf-8").strip()
-        except (OSError, ValueError):  # not this kernel's
+        except (OSError, ValueError):  # not a setting of this kernel
             continue
         if limit.denies(text):
             yield limit
 
 
 def no_sandbox(reason: str, next_step: str = _HOW_TO_SANDBOX, *, kind: str = "") -> SandboxError:
-    """None can be had here, for this reason."""
+    """Return the error that no sandbox is available here, for this reason."""
     return SandboxError(f"No sandbox: {reason}.", next_step=next_step, kind=kind)
 
 
 def not_started(program: str, argv: Sequence[str], error: OSError) -> CommandResult:
-    """What came of a command whose ``program`` the system did not start.
+    """Return the result of a command whose ``program`` the system did not start.
 
-    One that is too long is no fault of a sandbox: who wrote the target decides that, and it has failed, as
-    in a shell. Raises SandboxError for any other reason.
+    If the command is too long, that is not a sandbox error: the target's author decides that, and it has
+    failed, as in a shell. Raises SandboxError for any other reason.
     """
     if error.errno != errno.E2BIG:
         raise no_sandbox(
             f"{program} can't be started: {error.strerror}", kind="not_startable"
         ) from error
-    said = f"{argv[0]}: {error.strerror}\n"
-    return CommandResult(argv=tuple(argv), exit_code=_NOT_EXECUTABLE, output=said, duration_ms=0)
+    output = f"{argv[0]}: {error.strerror}\n"
+    return CommandResult(argv=tuple(argv), exit_code=_NOT_EXECUTABLE, output=output, duration_ms=0)

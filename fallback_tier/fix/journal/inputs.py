@@ -1,4 +1,4 @@
-"""What a fix began with, as evidence, so that another process can resume it. Never a secret."""
+"""The inputs of a fix, as evidence, so that another process can resume it. Never a secret."""
 
 from collections import OrderedDict
 from pathlib import Path
@@ -39,7 +39,7 @@ class Setup(Frozen):
     batch_sha256: Digest | None = None
     divisible: bool = False
     bounds: str = ""
-    #: Not written without a proof.
+    #: Not written if there is no proof.
     proof_failure: ProofFailure | None = Field(default=None, exclude_if=lambda it: it is None)
 
 
@@ -47,7 +47,7 @@ class FixInputs(Frozen):
     """Everything that a resumed run needs and that the trail does not say."""
 
     repository: Path
-    # The more particular first: every bundle would pass as an advisory.
+    # The more specific type first, because every bundle would pass as an advisory.
     advisory: AdvisoryBundle | Advisory = Field(union_mode="left_to_right")
     setup: Setup = Setup()
 
@@ -67,7 +67,7 @@ class _AdvisoryOfInputs(BaseModel):
     advisory: AdvisoryBundle | Advisory = Field(union_mode="left_to_right")
 
 
-#: Fixes whose advisory is kept in memory: a queue's page and its next.
+#: How many fixes' vulnerabilities are kept in memory: a queue's page and the next one.
 _MAX_KEPT = 1_000
 
 _kept: OrderedDict[Digest, tuple[Vulnerability, ...]] = OrderedDict()
@@ -86,11 +86,13 @@ def recorded_vulnerabilities(
             _kept.move_to_end(digest)
             return _kept[digest]
     try:
-        found = vulnerabilities(get_document(evidence, _AdvisoryOfInputs, digest).advisory)
+        vulnerabilities_found = vulnerabilities(
+            get_document(evidence, _AdvisoryOfInputs, digest).advisory
+        )
     except EvidenceError:
         return ()
     with _lock:
-        _kept[digest] = found
+        _kept[digest] = vulnerabilities_found
         while len(_kept) > _MAX_KEPT:
             _kept.popitem(last=False)
-    return found
+    return vulnerabilities_found

@@ -1,6 +1,6 @@
-"""What people are asked, and what they need to answer it: read from the trail and its evidence.
+"""Questions to people, and what they need to answer them: read from the trail and its evidence.
 
-Text in here is what models, targets and advisories said: whoever prints it neutralises it.
+The texts come from models, targets and advisories: whoever prints them must neutralise them.
 """
 
 from collections.abc import Iterable
@@ -41,7 +41,7 @@ from fallback_tier.fix.journal.history import Transition, read_history
 from fallback_tier.fix.journal.inputs import recorded_vulnerabilities
 from fallback_tier.fix.journal.review import answer_to, asked_about, can_be_tried_again
 
-#: What a list of questions is read from.
+#: The kinds of events that a list of questions is read from.
 _KINDS = frozenset(
     {
         "FixStarted",
@@ -58,7 +58,7 @@ _KINDS = frozenset(
     }
 )
 
-#: What takes earlier events, or words of them, out of the trail.
+#: Events that remove earlier events, or parts of them, from the trail.
 _TAKING = frozenset({"PayloadRedacted", "SegmentSealed", "RecordBegunAgain"})
 
 
@@ -135,7 +135,7 @@ class Review(Frozen):
 
 
 class WhyAsked(NamedTuple):
-    """Why a person is asked, and what they can do."""
+    """Why a person is asked, and what that person can do."""
 
     why: str
     next_step: str
@@ -184,7 +184,7 @@ _REASONS = {
     ),
 }
 
-#: Why a retry gave no patch, where that says more than EscalationReason.RETRY_REFUSED.
+#: Why a retry gave no patch, if that says more than EscalationReason.RETRY_REFUSED.
 _REFUSED_RETRIES = {
     RefusalReason.MODEL_NOT_CONFIGURED: WhyAsked(
         "A retry needs a model, and no model is configured.",
@@ -210,7 +210,7 @@ _REFUSED_RETRIES = {
 
 
 def why_asked(reason: EscalationReason, cause: RefusalReason | None = None) -> WhyAsked:
-    """Return what a reason means. ``cause``: why the last attempt gave no patch."""
+    """Return the explanation of a reason. ``cause``: why the last attempt gave no patch."""
     if reason is EscalationReason.RETRY_REFUSED and cause in _REFUSED_RETRIES:
         return _REFUSED_RETRIES[cause]
     return _REASONS[reason]
@@ -231,51 +231,53 @@ class Questions:
         self._by_fix: dict[str, list[tuple[int, Question]]] = {}
 
     def read(self, audit: _Chain, *, answered: bool = False) -> list[Question]:
-        """Return open questions, the newest first; ``answered``: those with an answer as well."""
+        """Return open questions, the newest first; ``answered``: also those with an answer."""
         tip = audit.tip()
         if tip != self._read_to:
             try:
                 seq, leaf = self._read_to
                 row = next(audit.headers(after=seq - 1, upto=seq), None) if seq else None
-                goes_on = row is not None and row.leaf == leaf
-                new = list(audit.events(kinds=_KINDS | _TAKING, after=seq)) if goes_on else []
-                if not goes_on or any(event.kind in _TAKING for event in new):
+                continues = row is not None and row.leaf == leaf
+                new = list(audit.events(kinds=_KINDS | _TAKING, after=seq)) if continues else []
+                if not continues or any(event.kind in _TAKING for event in new):
                     self._by_fix = _questions_by_fix(audit.events(kinds=_KINDS))
                 else:
                     for fix_id in {event.scope.fix_id for event in new}:
                         self._by_fix.pop(fix_id, None)
                         self._by_fix |= _questions_by_fix(audit.events(fix_id, kinds=_KINDS))
-                self._read_to = tip  # what came meanwhile is read again
+                self._read_to = tip  # events that were recorded meanwhile are read again
             except BaseException:
                 self._clear()
                 raise
-        found = [one for asked in self._by_fix.values() for one in asked]
-        found.sort(key=lambda one: one[0], reverse=True)
-        return [question for _, question in found if answered or question.answer is None]
+        numbered = [entry for fix_questions in self._by_fix.values() for entry in fix_questions]
+        numbered.sort(key=lambda entry: entry[0], reverse=True)
+        return [question for _, question in numbered if answered or question.answer is None]
 
 
 def questions(audit: _Chain, *, answered: bool = False) -> list[Question]:
-    """Return open questions, the newest first; ``answered``: those with an answer as well."""
+    """Return open questions, the newest first; ``answered``: also those with an answer."""
     return Questions().read(audit, answered=answered)
 
 
-def _questions_by_fix(stored: Iterable[StoredEvent]) -> dict[str, list[tuple[int, Question]]]:
-    """Return the questions of each fix that has any, with the number of the event that asks."""
+def _questions_by_fix(
+    stored_events: Iterable[StoredEvent],
+) -> dict[str, list[tuple[int, Question]]]:
+    """Return the questions of each fix that has any, each with its event's number."""
     transitions: dict[Scope, list[StoredEvent]] = {}
-    for link in stored:
-        transitions.setdefault(link.scope, []).append(link)
-    found: dict[str, list[tuple[int, Question]]] = {}
+    for event in stored_events:
+        transitions.setdefault(event.scope, []).append(event)
+    questions_by_fix: dict[str, list[tuple[int, Question]]] = {}
     for scope, events in transitions.items():
         transition = Transition(scope, tuple(events))
         if isinstance(transition.end, FixEscalated):
-            asked = (_asked(transition)[0].seq, _question(transition))
-            found.setdefault(scope.fix_id, []).append(asked)
-    return found
+            numbered = (_asked(transition)[0].seq, _question(transition))
+            questions_by_fix.setdefault(scope.fix_id, []).append(numbered)
+    return questions_by_fix
 
 
 def review(audit: AuditReader, evidence: EvidenceStore, fix_id: str) -> Review:
-    """Return a fix's last question, with what is needed to answer it. Raises InputError: no such fix, or it
-    asks nothing."""
+    """Return a fix's last question, with what is needed to answer it. Raises InputError if there is no such
+    fix, or it asks nothing."""
     history = read_history(audit, fix_id)
     current = history.current
     end = current.end
@@ -285,8 +287,8 @@ def review(audit: AuditReader, evidence: EvidenceStore, fix_id: str) -> Review:
             next_step=f"See `fallback-tier audit show {fix_id}`.",
             kind="asks_nothing",
         )
-    asked = asked_about(current)
-    patch, problem = _text(asked, evidence) if asked else (None, None)
+    patch_sha256 = asked_about(current)
+    patch, problem = _text(patch_sha256, evidence) if patch_sha256 else (None, None)
     return Review(
         question=_question(current),
         vulnerabilities=recorded_vulnerabilities(
@@ -294,10 +296,10 @@ def review(audit: AuditReader, evidence: EvidenceStore, fix_id: str) -> Review:
         ),
         asks=end.question,
         attempts=_attempts(current, evidence),
-        patch_sha256=asked,
+        patch_sha256=patch_sha256,
         patch=patch,
         patch_problem=problem,
-        evidence=tuple(Evidence(what="gate log", sha256=d) for d in end.evidence_sha256),
+        evidence=tuple(Evidence(what="gate log", sha256=digest) for digest in end.evidence_sha256),
         next_steps=_next_steps(
             current,
             fix_id,
@@ -309,25 +311,25 @@ def review(audit: AuditReader, evidence: EvidenceStore, fix_id: str) -> Review:
 
 def _asked(transition: Transition) -> tuple[StoredEvent, FixEscalated]:
     escalations = (
-        (stored, stored.payload)
-        for stored in reversed(transition.events)
-        if isinstance(stored.payload, FixEscalated)
+        (event, event.payload)
+        for event in reversed(transition.events)
+        if isinstance(event.payload, FixEscalated)
     )
     return next(escalations)
 
 
 def _question(transition: Transition) -> Question:
-    asked, end = _asked(transition)
+    event, end = _asked(transition)
     summary = _summary(transition)
-    refused = transition.run.last_of(AttemptRefused) if transition.run else None
-    cause = None if refused is None else refused.reason
+    refusal = transition.run.last_of(AttemptRefused) if transition.run else None
+    cause = None if refusal is None else refusal.reason
     why = why_asked(end.reason, cause)
     return Question(
         fix_id=transition.scope.fix_id,
         gate_transition_id=transition.scope.gate_transition_id,
         advisory_id=summary.advisory_id,
         repository=summary.repository,
-        asked_at=asked.recorded_at,
+        asked_at=event.recorded_at,
         reason=end.reason,
         attempts=len({start.attempt for start in transition.of(AttemptStarted)}),
         answer=answer_to(transition),
@@ -342,67 +344,82 @@ def _summary(transition: Transition) -> FixSummary:
 
 
 def _attempts(transition: Transition, evidence: EvidenceStore) -> tuple[AttemptReview, ...]:
-    """By number: an attempt that was resumed is one attempt, as it ended."""
+    """Return the attempts by number. A resumed attempt is one attempt, with its last outcome."""
     lines = {line.attempt: line for line in _summary(transition).attempts}
     return tuple(_attempt(transition, line, evidence) for _, line in sorted(lines.items()))
 
 
 def _attempt(transition: Transition, line: AttemptLine, evidence: EvidenceStore) -> AttemptReview:
-    own = Transition(
+    events = Transition(
         transition.scope,
-        tuple(e for e in transition.events if getattr(e.payload, "attempt", 0) == line.attempt),
+        tuple(
+            event
+            for event in transition.events
+            if getattr(event.payload, "attempt", 0) == line.attempt
+        ),
     )
-    skipped, failed = own.last_of(RagSkippedOnRetry), own.last_of(AttemptFailed)
-    flagged, doubted = own.last_of(LowConfidenceFlagged), own.last_of(GroundingJudged)
-    retrieved = own.last_of(RetrievalQueried)
-    answers = own.of(ModelAnswered)
-    asked = any(isinstance(stored.payload, Asked) for stored in own.events)
-    costs = [Decimal(a.cost_usd_estimate) for a in answers if a.cost_usd_estimate is not None]
+    skipped_rag, failure = events.last_of(RagSkippedOnRetry), events.last_of(AttemptFailed)
+    low_confidence, grounding = (
+        events.last_of(LowConfidenceFlagged),
+        events.last_of(GroundingJudged),
+    )
+    retrieval = events.last_of(RetrievalQueried)
+    answers = events.of(ModelAnswered)
+    has_prompt = any(isinstance(event.payload, Asked) for event in events.events)
+    costs = [
+        Decimal(answer.cost_usd_estimate)
+        for answer in answers
+        if answer.cost_usd_estimate is not None
+    ]
     return AttemptReview(
         attempt=line.attempt,
-        shape=line.shape if asked else PromptShape.NONE.label,
+        shape=line.shape if has_prompt else PromptShape.NONE.label,
         tier=line.tier,
         outcome=line.outcome,
-        examples=retrieved.example_ids if retrieved else (),
-        in_place_of_examples=_text(skipped.summary_sha256, evidence)[0] or skipped.summary_excerpt
-        if skipped
+        examples=retrieval.example_ids if retrieval else (),
+        in_place_of_examples=_text(skipped_rag.summary_sha256, evidence)[0]
+        or skipped_rag.summary_excerpt
+        if skipped_rag
         else None,
-        failure_kind=failed.failure_kind if failed else None,
-        failing_gates=failed.failing_gates if failed else (),
-        failure=_text(failed.summary_sha256, evidence)[0] or failed.summary_excerpt
-        if failed
+        failure_kind=failure.failure_kind if failure else None,
+        failing_gates=failure.failing_gates if failure else (),
+        failure=_text(failure.summary_sha256, evidence)[0] or failure.summary_excerpt
+        if failure
         else None,
-        flaky=tuple(name for judged in own.of(GateJudged) for name in judged.flaky),
+        flaky=tuple(name for verdict in events.of(GateJudged) for name in verdict.flaky),
         undecided=tuple(
-            "; ".join((f"{judged.gate}: {judged.detail}", *judged.notes))
-            for judged in own.of(GateJudged)
-            if judged.status is GateStatus.UNDECIDED
+            "; ".join((f"{verdict.gate}: {verdict.detail}", *verdict.notes))
+            for verdict in events.of(GateJudged)
+            if verdict.status is GateStatus.UNDECIDED
         ),
         grounded=line.grounded,
-        low_confidence=flagged.reason if flagged else None,
-        double_check=doubted.unsupported if flagged and doubted else (),
-        tokens=sum(a.input_tokens + a.output_tokens for a in answers),
+        low_confidence=low_confidence.reason if low_confidence else None,
+        double_check=grounding.unsupported if low_confidence and grounding else (),
+        tokens=sum(answer.input_tokens + answer.output_tokens for answer in answers),
         cost_usd_estimate=f"{sum(costs):f}" if costs and len(costs) == len(answers) else None,
-        evidence=_evidence(own),
+        evidence=_evidence(events),
     )
 
 
-def _evidence(own: Transition) -> tuple[Evidence, ...]:
-    found = [Evidence(what="patch", sha256=patch.patch_sha256) for patch in own.of(PatchProposed)]
-    found += [
-        Evidence(what=f"log of {judged.gate}", sha256=judged.evidence_sha256)
-        for judged in own.of(GateJudged)
-        if judged.evidence_sha256 is not None
+def _evidence(attempt_events: Transition) -> tuple[Evidence, ...]:
+    evidence = [
+        Evidence(what="patch", sha256=patch.patch_sha256)
+        for patch in attempt_events.of(PatchProposed)
     ]
-    found += [
-        Evidence(what="failure summary", sha256=failed.summary_sha256)
-        for failed in own.of(AttemptFailed)
+    evidence += [
+        Evidence(what=f"log of {verdict.gate}", sha256=verdict.evidence_sha256)
+        for verdict in attempt_events.of(GateJudged)
+        if verdict.evidence_sha256 is not None
     ]
-    return tuple(found)
+    evidence += [
+        Evidence(what="failure summary", sha256=failure.summary_sha256)
+        for failure in attempt_events.of(AttemptFailed)
+    ]
+    return tuple(evidence)
 
 
 def _text(digest: Digest, evidence: EvidenceStore) -> tuple[str | None, str | None]:
-    """Return a text that is evidence, or None and why it can't be read."""
+    """Return the text of an evidence digest, or None and why it can't be read."""
     try:
         return evidence.get(digest).decode("utf-8", "replace"), None
     except EvidenceError as error:

@@ -1,8 +1,8 @@
-"""A fix as the audit trail records it: what it began with, where it stands, how it ended.
+"""A fix as the audit trail records it: its inputs, its state, its end.
 
-So it can continue in another process: after kill -9, after a raised budget, or reopened by a person.
-Everything is read from the audit trail and its evidence; nothing else outlives a run. Answers that were
-paid for are found again by the attempt itself (``fallback_tier.budget.journal``).
+So it can continue in another process: after kill -9, after a raised budget, or reopened by a person. All is
+read from the audit trail and its evidence; no other state outlives a run. Answers that were paid for are
+found again by the attempt itself (``fallback_tier.budget.journal``).
 """
 
 from collections.abc import Sequence
@@ -41,17 +41,19 @@ from fallback_tier.fix.steps import FixProgress
 from fallback_tier.fix_result import FixResult
 from fallback_tier.gate_ports import APPLIES
 
-#: The parts of a configuration that say what a patch is judged by.
+#: The parts of a configuration that determine how a patch is judged.
 _JUDGED_BY = ("gates", "proof")
 
-#: The parts of a configuration that name what writes plans.
+#: The parts of a configuration that name the source of plans.
 _MODELS = ("model", "script")
 
 
 class RecordedFix:
-    """One fix as on record when this was made; evidence is read on demand. Hold the fix (``holding``) to
-    continue it. Raises InputError if there is no such fix; what is read from evidence raises
-    EvidenceError."""
+    """One fix as recorded when this object was created; evidence is read on demand.
+
+    Hold the fix (``holding``) to continue it. Raises InputError if there is no such fix; reading evidence
+    raises EvidenceError.
+    """
 
     def __init__(self, audit: AuditReader, evidence: EvidenceStore, fix_id: str) -> None:
         self.fix_id = fix_id
@@ -61,14 +63,14 @@ class RecordedFix:
         self._current = self._history.current
 
     def check_not_abandoned(self) -> None:
-        """Raises InputError if a person has abandoned it."""
+        """Raise InputError if a person has abandoned the fix."""
         self._history.check_not_abandoned()
 
-    # What it began with.
+    # Its inputs.
 
     @cached_property
     def start(self) -> FixStarted:
-        """Its first event. Raises InputError if another orchestrator keeps its state."""
+        """The first event. Raises InputError if another orchestrator keeps the fix's state."""
         start = self._current.start
         if start is None:
             raise InputError(
@@ -81,7 +83,7 @@ class RecordedFix:
 
     @cached_property
     def inputs(self) -> FixInputs:
-        """What it began with. Raises InputError if an older version began it, and as ``start``."""
+        """The fix's inputs. Raises InputError if an older version began it, and as ``start``."""
         if self.start.inputs_sha256 is None:
             raise InputError(
                 f"Fix {self.fix_id} was begun by an older version, which did not keep what it began with.",
@@ -93,18 +95,18 @@ class RecordedFix:
 
     @property
     def setup(self) -> Setup:
-        """Its setup; an empty one if an older version began it."""
+        """The fix's setup; an empty one if an older version began it."""
         return Setup() if self.start.inputs_sha256 is None else self.inputs.setup
 
     @property
     def base_commit(self) -> str:
-        """The commit that it is about."""
+        """The commit that the fix is for."""
         return self.start.base_commit
 
     @property
     def affected(self) -> Affected | None:
-        """Whose code it is about, decided once: neither a registry nor a renamed manifest changes it in
-        mid-fix. None: an older version did not say."""
+        """Whose code is affected, decided once: neither a registry nor a renamed manifest changes it during
+        the fix. None: an older version did not record it."""
         start = self.start
         if start.affected_code is None or start.decided_by is None:
             return None
@@ -117,40 +119,43 @@ class RecordedFix:
             sentence=f"Affected is {start.affected_code} code ({whose}), as this fix began.",
         )
 
-    # Where it stands.
+    # Its state.
 
     @property
     def is_reopened(self) -> bool:
-        """A person reopened it, and the gate transition that this opens is not started yet."""
+        """Whether a person reopened it, and the gate transition that this opens is not started yet."""
         return self._current.reopened is not None
 
     @property
     def linked(self) -> str | None:
-        """The gate transition that a person reopened; then ``gate_transition_id`` is to be started."""
+        """The gate transition that a person reopened, or None; ``gate_transition_id`` is then not started
+        yet."""
         return self._current.scope.gate_transition_id if self.is_reopened else None
 
     @property
     def gate_transition_id(self) -> str:
-        """The one in which it continues."""
+        """The gate transition in which it continues."""
         event = self._current.reopened
         return self._current.scope.gate_transition_id if event is None else event.opens
 
     @property
     def after(self) -> str:
-        """Kind of the last event on record."""
+        """The kind of the last recorded event."""
         event = self._current.reopened
         return self._current.last_kind if event is None else event.kind
 
     @property
     def seen(self) -> int:
-        """Number of the last event that was read."""
+        """The number of the last event that was read."""
         return self._history.last_seq
 
     @cached_property
     def state(self) -> FixProgress:
-        """Return what the next step needs. Raises InputError if the trail lacks it, the fix was
-        abandoned, or nothing is to be continued; UnansweredError if it stopped at a budget that no
-        person has raised."""
+        """The state for the next step.
+
+        Raises InputError if the trail lacks it, the fix was abandoned, or there is nothing to continue;
+        UnansweredError if it stopped at a budget that no person has raised.
+        """
         self.check_not_abandoned()
         if self.is_reopened:
             return self._reopened_state()
@@ -164,8 +169,8 @@ class RecordedFix:
         return rebuild(self._history, self._evidence)
 
     def _reopened_state(self) -> FixProgress:
-        """With the old transition's last failure, with a first attempt if there was none, or with gates
-        alone."""
+        """Return the state with the old transition's last failure, for a first attempt if there was none,
+        or for gates alone."""
         old, event = self._current, self._current.reopened
         if event is not None and event.judges_again is not None:
             patch = recorded_patch(self._history, event.judges_again, self._evidence)
@@ -183,30 +188,32 @@ class RecordedFix:
 
     @property
     def raised(self) -> tuple[BudgetRaised, ...]:
-        """All that was raised for it, in order."""
+        """All caps that were raised for it, in order."""
         return () if self.is_reopened else tuple(self._current.of(BudgetRaised))
 
     @property
     def unprotected(self) -> bool:
-        """That no sandbox was used is on record."""
+        """Whether the record says that no sandbox was used."""
         return not self.is_reopened and bool(self._current.of(SandboxDisabled))
 
     @cached_property
     def resolutions(self) -> dict[str, str]:
-        """What was resolved for it, by its plugin's keys."""
+        """The resolutions made for it, by its plugin's keys."""
         if self.is_reopened or self.result is not None:
             return {}
         return recorded_resolutions(self._current, self._evidence)
 
     @property
     def asked_model(self) -> bool:
-        """It asked a model, or was to."""
-        all_of_it = self._history.transitions
-        return any(it.of(ModelCalled) or it.of(BudgetReached) for it in all_of_it)
+        """Whether it asked a model, or was about to."""
+        transitions = self._history.transitions
+        return any(
+            transition.of(ModelCalled) or transition.of(BudgetReached) for transition in transitions
+        )
 
     @property
     def needs_model(self) -> bool:
-        """It began with a model, asked one, or was reopened for attempts."""
+        """Whether it began with a model, asked one, or was reopened for attempts."""
         if self.is_reopened:
             return self.state.recorded is None
         has_one = any(map(self.setup.configuration.get, _MODELS))
@@ -214,16 +221,16 @@ class RecordedFix:
 
     @property
     def judges_only(self) -> bool:
-        """What continues is gates alone: no model, no memory, no recipe."""
+        """Whether only gates remain to be run: no model, no memory, no recipe."""
         event = self._current.reopened
         patch = self._current.judges_again if event is None else event.judges_again
         return patch is not None
 
-    # How it ended.
+    # Its end.
 
     @cached_property
     def result(self) -> FixResult | None:
-        """How it ended; None: it continues. Raises as ``state``."""
+        """The fix's result, or None if it continues. Raises as ``state``."""
         end, state = self._current.end, self.state
         if self.is_reopened or not isinstance(end, TERMINALS):
             return None
@@ -231,14 +238,14 @@ class RecordedFix:
 
     @property
     def delivered(self) -> PatchDelivered | None:
-        """Where its proved patch was put."""
+        """The delivery of its proved patch, or None."""
         is_proved = isinstance(self._current.end, FixVerified | FixPatched)
         return self._current.last_of(PatchDelivered) if is_proved else None
 
-    # May it continue here?
+    # Checks that it may continue here.
 
     def check_advisory(self, advisory: Advisory) -> None:
-        """Raises InputError if it is about another advisory, or this one has changed."""
+        """Raise InputError if the fix is about another advisory, or this one has changed."""
         start, ecosystems = self.start, ", ".join(advisory.ecosystems)
         if (start.advisory_ids, start.ecosystem) != (advisory.ids, ecosystems):
             raise InputError(
@@ -256,7 +263,7 @@ class RecordedFix:
             )
 
     def check_base(self, base_commit: str) -> None:
-        """Raises RepositoryError if the repository is at another commit than the fix."""
+        """Raise RepositoryError if the repository is at another commit than the fix."""
         if self.base_commit != base_commit:
             raise RepositoryError(
                 f"Fix {self.fix_id} began at commit {self.base_commit[:12]}, and this is "
@@ -266,27 +273,27 @@ class RecordedFix:
             )
 
     def check_gates(self, gates: Sequence[str], configuration: dict[str, JsonValue]) -> None:
-        """Raises InputError if other gates are configured now. A reopened gate transition has no verdicts
+        """Raise InputError if other gates are configured now. A reopened gate transition has no verdicts
         yet, and an older version's fix did not record its gates."""
-        began, before = self.setup.configuration, self.start.gates
-        if self.is_reopened or not (before or began):
+        recorded_configuration, recorded_gates = self.setup.configuration, self.start.gates
+        if self.is_reopened or not (recorded_gates or recorded_configuration):
             return
-        check_judged_by(began, configuration, self.fix_id)
-        now = (APPLIES, *gates)
-        if before == now:
+        check_judged_by(recorded_configuration, configuration, self.fix_id)
+        configured_gates = (APPLIES, *gates)
+        if recorded_gates == configured_gates:
             return
-        gone = [f"{name!r} is gone" for name in before if name not in now]
-        new = [f"{name!r} is new" for name in now if name not in before]
-        what = ", ".join([*gone, *new]) or "their order differs"
+        gone = [f"{name!r} is gone" for name in recorded_gates if name not in configured_gates]
+        new = [f"{name!r} is new" for name in configured_gates if name not in recorded_gates]
+        difference = ", ".join([*gone, *new]) or "their order differs"
         raise InputError(
-            f"Fix {self.fix_id} began with other gates: {what}.",
+            f"Fix {self.fix_id} began with other gates: {difference}.",
             next_step="Configure the gates as before to resume, or start a new fix.",
             kind="other_gates",
         )
 
 
 def check_judged_by(began: dict[str, JsonValue], now: dict[str, JsonValue], fix_id: str) -> None:
-    """Raises InputError where a patch would be judged by something else than what the fix began with."""
+    """Raise InputError if a patch would now be judged differently from how the fix began."""
     for name in _JUDGED_BY:
         if began.get(name) != now.get(name):
             raise InputError(

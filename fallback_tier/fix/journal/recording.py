@@ -1,4 +1,4 @@
-"""What the gate runner puts on record, and the results that follow: the record first, then the act."""
+"""Recording by the gate runner, and the results that follow: first the record, then the action."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -60,17 +60,18 @@ from fallback_tier.prompt.redact import REDACTED, excerpt, redact_secrets
 from fallback_tier.repo import RepoContext
 from fallback_tier.verdict_logs import cut
 
-#: Tests that one verdict names: beyond them it is no question of a test or two.
+#: How many tests one verdict names: if there are more, it is not a matter of a test or two.
 MAX_NAMED_TESTS = 100
 
-#: Characters of a line that is a part of a secret: fewer give nothing away, and may be any word.
+#: The least length of a line that counts as part of a secret: a shorter one reveals nothing, and may be any
+#: word.
 _MIN_PART = 8
 
-#: Lines of an output that are compared with what quotes it. Of an output with more lines that hold a
-#: secret, nothing that begins like one is quoted: a target chooses how many there are.
+#: How many lines of an output are compared with texts that quote it. If more lines hold a secret, no text
+#: that begins like one is quoted: a target controls how many there are.
 MAX_SECRET_LINES = 1_000
 
-#: Projects that one verdict names: a repository can have hundreds.
+#: How many projects one verdict names: a repository can have hundreds.
 MAX_NAMED_PROJECTS = 100
 
 Observer = Callable[[TierEvent | StepKey], None]
@@ -81,7 +82,7 @@ End = FixVerified | FixPatched | FixRefused | FixEscalated
 
 @dataclass(frozen=True)
 class FixRecord:
-    """Appends the events of one gate transition; whoever watches is told after each."""
+    """Appends the events of one gate transition, and calls the observer after each."""
 
     audit: AuditStore
     evidence: EvidenceStore
@@ -95,7 +96,7 @@ class FixRecord:
 
     @property
     def scope(self) -> Scope:
-        """What everything is recorded under."""
+        """The scope of all recorded events."""
         return self._append.scope
 
     def started(
@@ -108,8 +109,8 @@ class FixRecord:
         recorded: RecordedPatch | None,
         allowed_hosts: Sequence[str] = (),
     ) -> None:
-        """The fix began, with these gates after ``applies``; ``recorded``: for them alone.
-        ``allowed_hosts``: those that its clients may ask."""
+        """Record that the fix began, with these gates after ``applies``. ``recorded``: only this patch is
+        judged; ``allowed_hosts``: hosts that its clients may contact."""
         repo, advisory, affected = self.repo, self.advisory, self.repo.affected
         inputs = FixInputs(repository=repo.root, advisory=advisory, setup=setup)
         self._record(
@@ -137,15 +138,15 @@ class FixRecord:
         )
 
     def resumed(self, after: str, tool_version: str) -> None:
-        """Another process goes on."""
+        """Record that another process continues."""
         self._record(FixResumed(after=after, tool_version=tool_version))
 
     def unprotected(self, waiver: str) -> None:
-        """No sandbox is used, because a person said so."""
+        """Record that no sandbox is used, because a person waived it."""
         self._record(SandboxDisabled(reason=waiver))
 
     def resumed_for(self, recorded: RecordedPatch) -> Applied:
-        """Record the stored patch as this transition's attempt: no tier is asked."""
+        """Record the stored patch as this transition's attempt; no tier runs."""
         self._record(
             AttemptStarted(
                 attempt=recorded.application.attempt,
@@ -164,12 +165,14 @@ class FixRecord:
         refused_hosts: Sequence[str] = (),
         resolutions: Sequence[RecordedResolution] = (),
     ) -> GateVerdict:
-        """Return the verdict as it is on record: what follows is the same after a resume.
-        ``refused_hosts``: those that clients were kept from asking since the last gate; ``resolutions``:
-        those that were made since then."""
+        """Record a verdict, and return it as recorded, so that a resume continues the same.
+
+        ``refused_hosts``: hosts that clients were kept from contacting since the last gate;
+        ``resolutions``: those made since then.
+        """
         output = _Output(verdict.log)
         log = cut(output.safe, MAX_EVIDENCE_BYTES).encode("utf-8", "replace")
-        kept = verdict.model_copy(
+        recorded_verdict = verdict.model_copy(
             update={
                 "detail": output.excerpt(verdict.detail),
                 "broken": _some(verdict.broken),
@@ -178,23 +181,27 @@ class FixRecord:
                 "notes": tuple(map(output.excerpt, verdict.notes[:MAX_NAMED_TESTS])),
                 "kinds": frozenset(),
                 "tests_level": _level_of(verdict),
-                "tests": tuple(_safe(it, output) for it in verdict.tests[:MAX_NAMED_PROJECTS]),
+                "tests": tuple(
+                    _safe(tests, output) for tests in verdict.tests[:MAX_NAMED_PROJECTS]
+                ),
                 "log": log.decode(),
                 "evidence_sha256": self.evidence.put(log) if log else None,
             }
         )
         self._record(
             GateJudged(
-                **shared_fields(kept, GateJudged),
+                **shared_fields(recorded_verdict, GateJudged),
                 attempt=attempt,
                 refused_hosts=tuple(refused_hosts),
-                resolutions=tuple(put_document(self.evidence, one) for one in resolutions),
+                resolutions=tuple(
+                    put_document(self.evidence, resolution) for resolution in resolutions
+                ),
             )
         )
-        return kept
+        return recorded_verdict
 
     def failed(self, summary: AttemptSummary, signature: str) -> None:
-        """A failed attempt, as the next one is told of it."""
+        """Record a failed attempt, with the summary for the next one."""
         text = summary.prior_failure_summary
         self._record(
             AttemptFailed(
@@ -206,23 +213,27 @@ class FixRecord:
         )
 
     def candidate_failed(
-        self, made: Applied, summary: AttemptSummary, other: Selected, candidate: int
+        self,
+        application: Applied,
+        summary: AttemptSummary,
+        next_candidate: Selected,
+        candidate: int,
     ) -> RecipeCandidateFailed:
-        """Gates refused what the recipe ``made``, its ``candidate``; ``other`` is tried as the same first
+        """Record that gates refused the recipe's ``candidate``; the next is tried as the same first
         attempt."""
         failed = RecipeCandidateFailed(
             attempt=summary.attempt,
             candidate=candidate,
             failure_kind=summary.failure_kind,
             failing_gates=summary.failing_gates,
-            patch_sha256=made.patch_sha256,
-            left_out=other.left_out,
+            patch_sha256=application.patch_sha256,
+            left_out=next_candidate.left_out,
         )
         self._record(failed)
         return failed
 
     def ended(self, decision: EndDecision, state: FixProgress) -> FixResult:
-        """The end that was decided; returns it for callers."""
+        """Record the end that was decided, and return its result."""
         end = self._end(decision, state)
         self._record(end)
         return result_of(end, state, self.audit, self.scope, self.advisory.id)
@@ -261,7 +272,7 @@ class FixRecord:
 
 
 def _level_of(verdict: GateVerdict) -> TestsLevel | None:
-    """What the gate says of the tests; a gate on tests that says nothing has compared none."""
+    """Return the level of the tests. A gate on tests that reports none has compared none."""
     if verdict.tests_level is not None or verdict.gate != TESTS_GATE:
         return verdict.tests_level
     ran = verdict.status is GateStatus.PASSED
@@ -269,8 +280,11 @@ def _level_of(verdict: GateVerdict) -> TestsLevel | None:
 
 
 class _Output:
-    """What a gate printed, ``safe`` without secrets: a target's tests may print what nobody should keep. A
-    text that quotes a line of it may have a part of a secret that only the whole output shows to be one."""
+    """A gate's output, ``safe`` without secrets: a target's tests may print what must not be stored.
+
+    A text that quotes a line of it may contain a part of a secret that only the whole output shows to be
+    one.
+    """
 
     def __init__(self, log: str) -> None:
         self.safe = redact_secrets(log)[0]
@@ -280,16 +294,18 @@ class _Output:
         self._safe_lines: dict[str, str] = {}
         lines: list[str] = []
         if self.safe != log:
-            shown = set(map(_bare, self.safe.splitlines()))
-            told = dict.fromkeys(map(_bare, log.splitlines()))
-            lines = [it for it in told if it not in shown and len(it) >= _MIN_PART]
+            safe_lines = set(map(_bare, self.safe.splitlines()))
+            original_lines = dict.fromkeys(map(_bare, log.splitlines()))
+            lines = [
+                line for line in original_lines if line not in safe_lines and len(line) >= _MIN_PART
+            ]
         for line in lines:
             self._secret[line[:_MIN_PART]].append(line)
         self._are_many = len(lines) > MAX_SECRET_LINES
 
     def has(self, line: str) -> bool:
-        """A line that it does not have is a part of a secret. Colours don't count: a gate leaves them out
-        where it quotes, as it does other sequences."""
+        """Return whether the safe output has this line; a line that is missing is a part of a secret.
+        Colours don't count: a gate removes them, and other sequences, when it quotes."""
         return drop_hidden(line) in self._shown
 
     def without_parts(self, text: str) -> str:
@@ -307,7 +323,7 @@ class _Output:
         return text
 
     def excerpt(self, text: str) -> str:
-        """As much as an event has room for."""
+        """Return as much of a text as an event has room for."""
         return excerpt(self.without_parts(text), MAX_EXCERPT_CHARS)
 
 
@@ -315,10 +331,13 @@ def _bare(line: str) -> str:
     return drop_hidden(line).strip()
 
 
-def _without_part(text: str, line: str, itself: str) -> str:
-    """A line that shows no secret by itself is a part of one; of another, what a cut left of one goes.
-    ``itself``: the line without secrets."""
-    begins = 0 if itself == line else _common(itself, line)
+def _without_part(text: str, line: str, safe_line: str) -> str:
+    """Return the text without a line that is a part of a secret. If the line shows a secret itself, remove
+    only what a cut left of it.
+
+    ``safe_line``: the line without secrets.
+    """
+    begins = 0 if safe_line == line else _common(safe_line, line)
     part = line[: begins + _MIN_PART]
     at = text.find(part)
     while at >= 0:
@@ -328,14 +347,14 @@ def _without_part(text: str, line: str, itself: str) -> str:
     return text
 
 
-def _common(one: str, other: str) -> int:
-    """How many characters both begin with."""
-    both = min(len(one), len(other))
-    return next((at for at in range(both) if one[at] != other[at]), both)
+def _common(first: str, second: str) -> int:
+    """Return how many characters both begin with."""
+    shorter = min(len(first), len(second))
+    return next((at for at in range(shorter) if first[at] != second[at]), shorter)
 
 
 def _safe(tests: JudgedTests, output: _Output) -> JudgedTests:
-    """Return it without secrets: a target chooses its commands, and what they print."""
+    """Return the tests' record without secrets: a target controls its commands and their output."""
     names = ("project", "reason", "command", "source", "last_line")
     texts = {name: output.excerpt(getattr(tests, name)) for name in names}
     if output.safe and not output.has(redact_secrets(tests.last_line)[0]):
@@ -346,14 +365,14 @@ def _safe(tests: JudgedTests, output: _Output) -> JudgedTests:
 
 
 def _some(names: Sequence[str]) -> tuple[str, ...]:
-    """So many names of tests as an event has room for; a target chooses them."""
+    """Return as many names of tests as an event has room for; a target controls them."""
     return tuple(excerpt(name, MAX_EXCERPT_CHARS) for name in names[:MAX_NAMED_TESTS])
 
 
 def result_of(
     end: End, state: FixProgress, audit: AuditReader, scope: Scope, advisory_id: str
 ) -> FixResult:
-    """What callers get. ``state``: the one that ``end`` was decided in; what it cost is on record."""
+    """Return the result for callers. ``state``: in which ``end`` was decided; its cost is recorded."""
     usage, unreported = spent(audit, scope)
     common = {
         "fix_id": scope.fix_id,

@@ -1,11 +1,11 @@
-"""A person answers what a fix asked: approve its patch, reject it, have it tried or only judged again.
+"""People's answers to a fix's question: approve its patch, reject it, try again, or run the gates again.
 
-Each answer is one event, with who and why, and the last word on its gate transition: an approved patch
-is not reopened, and a rejected one stays rejected. An approval is no proof. A fix that stopped at its
+Each answer is one event, with who and why, and it is final for its gate transition: an approved patch is
+not reopened, and a rejected one stays rejected. An approval is not a proof. A fix that stopped at its
 budget can be rejected, or tried again with a higher cap (``raise_budget``).
 
-Whoever records an answer holds the fix (``fallback_tier.fix.journal.holding``), so that what was read
-here is still true when the answer is appended.
+The process that records an answer holds the fix (``fallback_tier.fix.journal.holding``), so that what it
+has read is still true when the answer is appended.
 """
 
 from collections.abc import Sequence
@@ -38,16 +38,16 @@ from fallback_tier.errors import InputError
 from fallback_tier.fix.journal.history import History, Transition, read_history, recorded_patch
 from fallback_tier.gates.trees.worktrees import forget_cache, remove_leftovers
 
-#: Shortest beginning of a digest that names a patch: no accident among a fix's few patches.
+#: The least length of a digest's beginning that names a patch: unique among a fix's few patches.
 MIN_PATCH_PREFIX = 8
 
-#: How a fix ended that has a patch: verified or not.
+#: How a fix with a patch ended, by whether it was verified.
 _WITH_PATCH = {True: "verified", False: "patched"}
 
 
 @dataclass(frozen=True)
 class Signature:
-    """Who answers, and why, in their own words."""
+    """The person who answers, and that person's reason."""
 
     by: str
     because: str
@@ -55,7 +55,7 @@ class Signature:
 
 @dataclass(frozen=True)
 class Approval:
-    """What was approved, with the patch itself."""
+    """The approval, with the patch itself."""
 
     decision: ReviewDecided
     patch: bytes
@@ -69,9 +69,12 @@ def approve(
     *,
     patch: str | None = None,
 ) -> Approval:
-    """Record that a person takes a patch as it is: the one asked about, or the one whose digest starts with
-    ``patch``. Raises InputError, and records nothing: no question, no such patch, no name or reason;
-    EvidenceError."""
+    """Record that a person approves a patch: the one asked about, or the one whose digest starts with
+    ``patch``.
+
+    Raises InputError, and records nothing, if there is no question, no such patch, no name or no reason;
+    EvidenceError.
+    """
     transition = _asked(read_history(audit, fix_id))
     check_signature(signature)
     digest = _named(transition.of(PatchProposed), asked_about(transition), patch, fix_id)
@@ -87,8 +90,8 @@ def approve(
 
 
 def reject(audit: AuditStore, fix_id: str, signature: Signature) -> ReviewDecided:
-    """Record that a person takes none of the patches. Raises InputError as ``approve`` does, except for a
-    fix that stopped at its budget."""
+    """Record that a person takes none of the patches. Raises InputError as ``approve``, except for a fix
+    that stopped at its budget."""
     transition = _asked(read_history(audit, fix_id), rejects=True)
     check_signature(signature)
     decision = ReviewDecided(
@@ -101,11 +104,11 @@ def reject(audit: AuditStore, fix_id: str, signature: Signature) -> ReviewDecide
 def reopen(
     audit: AuditStore, fix_id: str, signature: Signature, *, opens: str
 ) -> TransitionReopened:
-    """Record that a person has it tried again, in the new gate transition ``opens``.
+    """Record that a person has the fix tried again, in the new gate transition ``opens``.
 
     It starts with the last failure as its one prior attempt, so that it never regains retrieval (ADR-0011,
     ADR-0014); if the model was unavailable for the first attempt, with a first attempt (ADR-0098). Raises
-    InputError as ``approve`` does, if neither holds, and if this fix has a transition ``opens`` already.
+    InputError as ``approve``, if neither holds, and if this fix already has a transition ``opens``.
     """
     history, transition = _reopening(audit, fix_id, signature, opens)
     if not can_be_tried_again(history, transition):
@@ -129,9 +132,11 @@ def run_gates_again(
     opens: str,
     patch: str | None = None,
 ) -> TransitionReopened:
-    """Record that a person has all gates run again, in the new gate transition ``opens``, on a recorded
-    patch: the one asked about, or the one whose digest starts with ``patch``. Raises as ``approve``;
-    EvidenceError."""
+    """Record that a person has all gates run again on a recorded patch, in the new transition ``opens``.
+
+    The patch is the one asked about, or the one whose digest starts with ``patch``. Raises as ``approve``;
+    EvidenceError.
+    """
     history, transition = _reopening(audit, fix_id, signature, opens)
     digest = _named(history.patches, asked_about(transition), patch, fix_id)
     recorded_patch(history, digest, evidence)
@@ -143,11 +148,11 @@ def run_gates_again(
 
 
 def raise_budget(audit: AuditStore, fix_id: str, raised: BudgetRaised) -> BudgetReached:
-    """Record that a person raised a cap; returns what had been reached.
+    """Record that a person raised a cap. Return the cap that had been reached.
 
-    Raises InputError, and records nothing: no such fix, one that did not stop at its budget, was rejected
-    there or abandoned, no name or reason, a cap that is not higher. After a cap per day no number is
-    needed: that one is an option of ``fix``, and the record says who let the fix continue.
+    Raises InputError, and records nothing, if there is no such fix, if it did not stop at its budget, was
+    rejected there or abandoned, or if there is no name or reason, or the cap is not higher. After a cap per
+    day no number is needed: that cap is an option of ``fix``, and the record says who let the fix continue.
     """
     history = read_history(audit, fix_id)
     history.check_not_abandoned()
@@ -171,43 +176,43 @@ def raise_budget(audit: AuditStore, fix_id: str, raised: BudgetRaised) -> Budget
             next_step="Give --by NAME and --because TEXT: both go on record.",
             kind="signature_empty",
         )
-    for limit, given in (
+    for limit, new_cap in (
         (BudgetLimit.USD_PER_FIX, raised.usd_per_fix),
         (BudgetLimit.TOKENS_PER_FIX, raised.tokens_per_fix),
     ):
-        _check_higher(transition, reached, limit, None if given is None else str(given))
+        _check_higher(transition, reached, limit, None if new_cap is None else str(new_cap))
     audit.append(transition.scope, raised)
     return reached
 
 
 def _check_higher(
-    transition: Transition, reached: BudgetReached, limit: BudgetLimit, given: str | None
+    transition: Transition, reached: BudgetReached, limit: BudgetLimit, new_cap: str | None
 ) -> None:
-    """The cap that was reached must be raised; another one may be, and then truly so."""
-    standing = [reached.cap] if reached.limit is limit else []
+    """Check that the reached cap is raised; another cap may be raised too, and must then be higher."""
+    caps = [reached.cap] if reached.limit is limit else []
     for raised in transition.of(BudgetRaised):
         earlier = getattr(raised, limit.value)
-        standing += [] if earlier is None else [str(earlier)]
-    cap = max(standing, key=Decimal, default=None)
-    if given is None:
-        # Raised before, and nothing was asked since: that one stands.
-        needed = reached.limit is limit and cap == reached.cap
+        caps += [] if earlier is None else [str(earlier)]
+    cap = max(caps, key=Decimal, default=None)
+    if new_cap is None:
+        # Raised before, and no model was asked since: that cap is still valid.
+        is_too_low = reached.limit is limit and cap == reached.cap
     else:
-        needed = cap is not None and Decimal(given) <= Decimal(cap)
-    if needed and cap is not None:
-        message = "" if given is None else f", and {amount(limit, given)} is not more"
+        is_too_low = cap is not None and Decimal(new_cap) <= Decimal(cap)
+    if is_too_low and cap is not None:
+        comparison = "" if new_cap is None else f", and {amount(limit, new_cap)} is not more"
         raise InputError(
-            f"The present cap is {amount(limit, cap)}{message}.",
+            f"The present cap is {amount(limit, cap)}{comparison}.",
             next_step=f"Give {CAP_OPTIONS[limit]} {least_cap(reached) if reached.limit is limit else 'N'} "
             "or more.",
-            kind="cap_not_given" if given is None else "cap_not_higher",
+            kind="cap_not_given" if new_cap is None else "cap_not_higher",
         )
 
 
 def _reopening(
     audit: AuditStore, fix_id: str, signature: Signature, opens: str
 ) -> tuple[History, Transition]:
-    """The transition that is to be reopened as ``opens``. Raises InputError."""
+    """Return the transition that is to be reopened as ``opens``. Raises InputError."""
     history = read_history(audit, fix_id)
     transition = _asked(history)
     check_signature(signature)
@@ -228,17 +233,17 @@ def can_be_tried_again(history: History, transition: Transition) -> bool:
 
 
 def carries_failure(history: History, transition: Transition) -> bool:
-    """An attempt failed here, or in the transition that this one was opened for."""
-    at: Transition | None = transition
-    while at is not None:
-        if at.of(AttemptFailed):
+    """Return whether an attempt failed in this transition, or in one that it was opened for."""
+    ancestor: Transition | None = transition
+    while ancestor is not None:
+        if ancestor.of(AttemptFailed):
             return True
-        at = history.opener_of(at)
+        ancestor = history.opener_of(ancestor)
     return False
 
 
 def answer_to(transition: Transition) -> str | None:
-    """What a person has answered, or who abandoned the fix, in words; None: nothing yet."""
+    """Return a person's answer, or who abandoned the fix, as text; None if there is no answer yet."""
     if transition.abandoned is not None:
         return abandoned_words(transition.abandoned)
     if decision := transition.last_of(ReviewDecided):
@@ -247,7 +252,7 @@ def answer_to(transition: Transition) -> str | None:
 
 
 def _asked(history: History, *, rejects: bool = False) -> Transition:
-    """Return the transition that waits for an answer. Raises InputError if none does; of a fix that stopped
+    """Return the transition that waits for an answer. Raises InputError if none does, or if the fix stopped
     at its budget, unless the answer ``rejects`` it."""
     fix_id, current = history.fix_id, history.current
     history.check_not_abandoned()
@@ -268,19 +273,19 @@ def _asked(history: History, *, rejects: bool = False) -> Transition:
         )
     if is_budget_stop(end) and not rejects:
         reached = current.stopped
-        how = how_to_go_on(reached, fix_id) if reached else "Start a new fix."
+        description = how_to_go_on(reached, fix_id) if reached else "Start a new fix."
         raise InputError(
             f"Fix {fix_id} stopped at its budget: it can be tried again with a higher cap, or rejected.",
-            next_step=f"{how} Or reject it: `fallback-tier review reject {fix_id} --by NAME "
+            next_step=f"{description} Or reject it: `fallback-tier review reject {fix_id} --by NAME "
             "--because TEXT`.",
             kind="at_budget",
         )
     if not isinstance(end, FixEscalated):
-        how = _WITH_PATCH[isinstance(end, FixVerified)]
+        description = _WITH_PATCH[isinstance(end, FixVerified)]
         if isinstance(end, FixRefused):
-            how = f"refused ({end.reason})"
+            description = f"refused ({end.reason})"
         raise InputError(
-            f"Fix {fix_id} was not escalated: it ended {how}.",
+            f"Fix {fix_id} was not escalated: it ended {description}.",
             next_step=f"See `fallback-tier audit show {fix_id}`; start a new fix to try again.",
             kind="not_escalated",
         )
@@ -288,22 +293,22 @@ def _asked(history: History, *, rejects: bool = False) -> Transition:
 
 
 def asked_about(transition: Transition) -> str | None:
-    """The patch that the question is about: the one that tests stand against, else the last; None: there is
-    none."""
+    """Return the patch that the question is about: the one that tests contradict, otherwise the last; None
+    if there is none."""
     patches = {patch.attempt: patch.patch_sha256 for patch in transition.of(PatchProposed)}
     end = transition.end
     if isinstance(end, FixEscalated) and end.reason is EscalationReason.TESTS_CONTRADICT_PATCH:
         failures = transition.of(AttemptFailed)
-        against = [failure.attempt for failure in failures if failure.contradicting_tests]
-        return patches.get(against[-1]) if against else None
+        contradicted = [failure.attempt for failure in failures if failure.contradicting_tests]
+        return patches.get(contradicted[-1]) if contradicted else None
     return next(reversed(patches.values()), None)
 
 
 def _named(
-    patches: Sequence[PatchProposed], asked: str | None, prefix: str | None, fix_id: str
+    patches: Sequence[PatchProposed], default: str | None, prefix: str | None, fix_id: str
 ) -> str:
-    """The digest of the patch that is meant: the one asked about, else the last, or the only one with this
-    beginning."""
+    """Return the digest of the patch that is meant: the one asked about, otherwise the last, or the only
+    one with this beginning."""
     proposed = [patch.patch_sha256 for patch in patches]
     if not proposed:
         raise InputError(
@@ -313,9 +318,9 @@ def _named(
             kind="no_patch",
         )
     if prefix is None:
-        return asked or proposed[-1]
-    meant = {digest for digest in proposed if digest.startswith(prefix)}
-    if len(prefix) < MIN_PATCH_PREFIX or len(meant) != 1:
+        return default or proposed[-1]
+    matching = {digest for digest in proposed if digest.startswith(prefix)}
+    if len(prefix) < MIN_PATCH_PREFIX or len(matching) != 1:
         shown = ", ".join(digest[:12] for digest in dict.fromkeys(proposed))
         raise InputError(
             f"{prefix!r} names no patch of fix {fix_id}: it has proposed {shown}.",
@@ -323,33 +328,33 @@ def _named(
             "--patch for the last one.",
             kind="unknown_patch",
         )
-    return meant.pop()
+    return matching.pop()
 
 
 def check_signature(signature: Signature, because: str = "--because") -> None:
-    """Raises InputError: a word of it is empty, or longer than the record takes. ``because``: the option
-    that gives the reason."""
-    for option, words in (("--by", signature.by), (because, signature.because)):
-        if not words.strip():
+    """Raise InputError if the name or the reason is empty, or longer than the record takes. ``because``:
+    the option that gives the reason."""
+    for option, text in (("--by", signature.by), (because, signature.because)):
+        if not text.strip():
             raise InputError(
                 f"{option} is empty: a decision has a name and a reason, and both go on record.",
                 next_step=f"Give --by NAME and {because} TEXT.",
                 kind="signature_empty",
             )
-        if len(words) > MAX_WORDS_CHARS:
+        if len(text) > MAX_WORDS_CHARS:
             raise InputError(
-                f"{option} has {len(words):,} characters, and the record takes {MAX_WORDS_CHARS:,}.",
+                f"{option} has {len(text):,} characters, and the record takes {MAX_WORDS_CHARS:,}.",
                 next_step="Say it in a paragraph.",
                 kind="signature_too_long",
             )
 
 
 def abandon(audit: AuditStore, workspace: Path, fix_id: str, signature: Signature) -> FixAbandoned:
-    """Record that a person abandons a fix, then remove its worktree, as an ended fix's is.
+    """Record that a person abandons a fix, then remove its worktree, as for an ended fix.
 
     A fix that was reopened, and does not run again yet, can be abandoned too. Raises InputError, and
-    records nothing: no such fix, one that has ended, waits for an answer, was abandoned before or belongs
-    to another orchestrator; no name or reason.
+    records nothing, if there is no such fix, or if it has ended, waits for an answer, was abandoned before
+    or belongs to another orchestrator; or if there is no name or reason.
     """
     history = read_history(audit, fix_id)
     history.check_not_abandoned()
@@ -375,7 +380,7 @@ def abandon(audit: AuditStore, workspace: Path, fix_id: str, signature: Signatur
     check_signature(signature, "--reason")
     event = FixAbandoned(by=signature.by, reason=signature.because)
     audit.append(current.scope, event)
-    with suppress(OSError):  # it is on record: the next fix removes what could not be removed now
+    with suppress(OSError):  # it is recorded: the next fix removes what could not be removed now
         remove_leftovers(workspace)
     forget_cache(workspace / "cache", current.scope)
     return event

@@ -1,1 +1,1 @@
-"""The gates of every ecosystem, and what they judge by."""
+"""The built-in gates of every ecosystem, and the proof that one of them runs."""

@@ -1,6 +1,6 @@
-"""The gates that every ecosystem shares: they judge the applied patch, before any of it runs.
+"""The gates that all ecosystems share: they judge the applied patch, before any of it runs.
 
-Nothing here trusts the diff's text: the gates read the patched tree to see what really changed.
+They do not trust the diff's text: they read the patched tree to see what really changed.
 """
 
 import json
@@ -42,8 +42,8 @@ _REGULAR, _EXECUTABLE = "100644", "100755"
 
 
 def judge_application(application: Applied, worktree: RunnerWorktree) -> GateVerdict:
-    """Judge ``applies``, the first gate: put the patch on the base commit. A patch that is not strictly of
-    our kind never reaches git."""
+    """Judge ``applies``, the first gate: apply the patch to the base commit. A patch that is not strictly
+    of our kind never reaches git."""
     try:
         parse_patch(application.diff)
         worktree.apply(application.diff)
@@ -53,18 +53,18 @@ def judge_application(application: Applied, worktree: RunnerWorktree) -> GateVer
 
 
 def common_gates(plugin: EcosystemPlugin) -> tuple[Gate, ...]:
-    """The gates that come before an ecosystem's own, in order."""
+    """Return the gates that come before an ecosystem's own, in order."""
     return (DeclaredSetGate(), PolicyGate(plugin), CapabilityGate())
 
 
 @dataclass(frozen=True)
 class DeclaredSetGate:
-    """The tree has exactly the declared change: those files, as regular files, no new modes."""
+    """Requires that the tree has exactly the declared change: those files, regular, without new modes."""
 
     name: str = "declared_set"
 
     def judge(self, context: GateContext) -> GateVerdict:
-        """Compare what became of the tree with ``Applied.files``. Raises ToolError."""
+        """Compare the changes of the tree with ``Applied.files``. Raises ToolError."""
         changes = context.worktree.changed()
         changed, declared = {change.path for change in changes}, set(context.application.files)
         problems = [f"{path!r} changed, undeclared" for path in sorted(changed - declared)]
@@ -80,20 +80,22 @@ class DeclaredSetGate:
 
 @dataclass(frozen=True)
 class PolicyGate:
-    """No change to what judges the fix; of manifests only the keys that the ecosystem names; no text that
-    looks different from what is executed."""
+    """Forbids changes to what judges the fix, changes of manifests except at the keys that the ecosystem
+    names, and text that looks different from what is executed."""
 
     plugin: EcosystemPlugin
     name: str = "policy"
 
     def judge(self, context: GateContext) -> GateVerdict:
-        """Path policy over the changed files, then the content of each. Raises ToolError."""
+        """Judge the paths of the changed files, then the content of each. Raises ToolError."""
         changes = context.worktree.changed()
-        pins = [it.path for it in changes if _changes_versions_only(it, context)]
-        problems = path_problems([it.path for it in changes], pins, self.plugin, context.repo)
-        made = [change.path for change in changes if change.status == "A"]
+        pins = [change.path for change in changes if _changes_versions_only(change, context)]
+        problems = path_problems(
+            [change.path for change in changes], pins, self.plugin, context.repo
+        )
+        added_paths = [change.path for change in changes if change.status == "A"]
         for change in changes:
-            problems += self._content_problems(change, made, context)
+            problems += self._content_problems(change, added_paths, context)
         return _verdict(
             self.name,
             problems,
@@ -102,7 +104,7 @@ class PolicyGate:
         )
 
     def _content_problems(
-        self, change: RawChange, made: Sequence[str], context: GateContext
+        self, change: RawChange, added_paths: Sequence[str], context: GateContext
     ) -> Iterator[str]:
         path, keys = change.path, self.plugin.editable_keys(change.path)
         if keys is not None and change.status != "M":
@@ -116,20 +118,20 @@ class PolicyGate:
             return
         before = None
         if change.status == "A" and not check_policy([path]):
-            yield from _creation_problems(path, after, made, context)
+            yield from _creation_problems(path, after, added_paths, context)
         elif change.status != "A":
             try:
                 before = context.repo.read_text(path)
-            except RepositoryError as error:  # then all its lines are the patch's
+            except RepositoryError as error:  # then all its lines count as the patch's
                 if keys is not None:
                     yield error.problem
         problems = [*text_problems(path, before, after, self.plugin, context.repo)]
         yield from problems
         is_new = not problems and before != after
         if is_new and grammar_of_text(path, after, before or "") == "javascript":
-            why = disagreement_with_node(context, before or "", after)
-            if why is not None:
-                yield f"{path!r} does not read as it runs: {why}."
+            reason = disagreement_with_node(context, before or "", after)
+            if reason is not None:
+                yield f"{path!r} does not read as it runs: {reason}."
 
 
 def _changes_versions_only(change: RawChange, context: GateContext) -> bool:
@@ -143,11 +145,11 @@ def _changes_versions_only(change: RawChange, context: GateContext) -> bool:
 
 
 def _creation_problems(
-    path: str, text: str, made: Sequence[str], context: GateContext
+    path: str, text: str, added_paths: Sequence[str], context: GateContext
 ) -> Iterator[str]:
-    """Yield what is against a new file (``patch.creation``), also that git ignores it: a person's commit
-    would leave it out."""
-    reason = creation_reason(path, context.repo, made) or text_reason(text)
+    """Yield the problems of a new file (``patch.creation``), also that git ignores it: a person's commit
+    would omit it."""
+    reason = creation_reason(path, context.repo, added_paths) or text_reason(text)
     if reason is None and _is_ignored(path, context):
         reason = "git ignores files of that name here, so that a commit would leave it out"
     if reason is not None:
@@ -155,14 +157,15 @@ def _creation_problems(
 
 
 def _is_ignored(path: str, context: GateContext) -> bool:
-    """By the user's own rules too: who commits the fix goes by them. Raises ToolFailedError."""
-    ask = ["check-ignore", "--quiet", "--no-index", "--", f"./{path}"]
+    """Return whether git ignores the path, also by the user's own rules: they apply to the person who
+    commits the fix. Raises ToolFailedError."""
+    args = ["check-ignore", "--quiet", "--no-index", "--", f"./{path}"]
     root, env = context.repo.root, {**USERS_CONFIGURATION, "GIT_LITERAL_PATHSPECS": ""}
     check_git_reads(root, [posixpath.dirname(path)])
-    reported = context.clients.run("git", ask, cwd=root, timeout_s=GIT_TIMEOUT_S, env=env)
-    if reported.exit_code not in {0, 1}:
-        raise git_failed(f"git check-ignore in {root}", in_short(reported.output))
-    return reported.exit_code == 0
+    result = context.clients.run("git", args, cwd=root, timeout_s=GIT_TIMEOUT_S, env=env)
+    if result.exit_code not in {0, 1}:
+        raise git_failed(f"git check-ignore in {root}", in_short(result.output))
+    return result.exit_code == 0
 
 
 def _mode_problem(change: RawChange) -> str | None:
@@ -177,20 +180,21 @@ def _mode_problem(change: RawChange) -> str | None:
     return None
 
 
-def _verdict(gate: str, problems: list[str], kind: FailureKind, otherwise: str) -> GateVerdict:
+def _verdict(gate: str, problems: list[str], kind: FailureKind, passed_detail: str) -> GateVerdict:
     if not problems:
-        return passed(gate, otherwise)
+        return passed(gate, passed_detail)
     message = problems[0] if len(problems) == 1 else f"{len(problems)} problems: {problems[0]}"
     return failed(gate, kind, message, "\n".join(problems))
 
 
 @dataclass(frozen=True)
 class CapabilityGate:
-    """A fix starts processes, opens connections or runs made-up code only as its plan declares.
+    """Requires that a fix starts processes, uses the network or runs dynamic code only as its plan
+    declares.
 
     A patch by a model that was shown hostile text may do more than the fix; tests rarely notice. So the
-    gate compares the syntax of the changed files with the base commit's: the plan must declare what is
-    used more often than before, so that a reviewer reads it. A use that only moved, got other arguments, or
+    gate compares the syntax of the changed files with the base commit's: the plan must declare what is used
+    more often than before, so that a reviewer reads it. A use that only moved, got other arguments, or
     replaces another call of its kind (``execFile`` for ``exec``) is not new. Importing a listed module
     counts as a use: what is then done with it can be hidden from a reader of one file, the import can't.
 
@@ -222,8 +226,8 @@ def _project(repo: RepoContext) -> Project:
 
 
 def _texts(change: RawChange, context: GateContext) -> FileChange:
-    """A side is None also if it is not text of a size that is read: the policy gate reports that, and
-    nothing of such a base file counts as a use before."""
+    """Return a change with its texts. A text is None also if it is not valid text of a size that is read:
+    the policy gate reports that, and such a base file has no earlier uses."""
     before = None
     if change.status != "A":
         with suppress(RepositoryError):
@@ -232,70 +236,68 @@ def _texts(change: RawChange, context: GateContext) -> FileChange:
     return FileChange(path=change.path, before=before, after=after)
 
 
-# JavaScript as node's own parser reads it, next to ours (``patch.parsers_agree``).
+# JavaScript as node's own parser reads it, compared with ours (``patch.parsers_agree``).
 
-#: Parsing takes milliseconds; node takes its time to start on a busy machine.
+#: Parsing takes milliseconds, but node may start slowly on a busy machine.
 _TIMEOUT_S = 60.0
 
 _PARSING = "node, asked to parse what the patch changes,"
 
-#: node ships a parser (acorn) for itself alone: what its own library can load, this lets a script load.
+#: node includes a parser (acorn) for internal use only: this option lets a script load it.
 _OWN_LIBRARY = "--expose-internals"
 
-#: How the probe ends on a node without that parser.
+#: The probe's exit code on a node without that parser.
 _NO_PARSER = 42
 
 
 def disagreement_with_node(context: GateContext, before: str, after: str) -> str | None:
-    """Return what node's parser and ours see differently with the patch alone, as a clause; None: nothing,
-    or there is no node with that parser, so that nothing of the patch runs on it here. Runs none of the
-    texts. Raises ToolFailedError if node does not finish."""
+    """Return what node's parser and ours see differently only with the patch, as a clause; None if nothing,
+    or if there is no node with that parser, so that nothing of the patch runs on it here.
+
+    Runs none of the texts. Raises ToolFailedError if node does not finish.
+    """
     with TemporaryDirectory() as folder, as_file(files(__package__) / "names_of.js") as probe:
-        places = []
+        paths = []
         for name, text in (("before", before), ("after", after)):
-            place = Path(folder) / name
-            place.write_bytes(text.encode("utf-8", "replace"))
-            places.append(str(place))
+            path = Path(folder) / name
+            path.write_bytes(text.encode("utf-8", "replace"))
+            paths.append(str(path))
         try:
-            asked = [_OWN_LIBRARY, str(probe), *places]
-            reported = context.clients.run("node", asked, cwd=Path(folder), timeout_s=_TIMEOUT_S)
+            args = [_OWN_LIBRARY, str(probe), *paths]
+            result = context.clients.run("node", args, cwd=Path(folder), timeout_s=_TIMEOUT_S)
         except ToolMissingError:
             return None
-    if reported.exit_code == _NO_PARSER:
+    if result.exit_code == _NO_PARSER:
         return None
-    if not reported.ok:
-        raise git_failed(_PARSING, _why(reported), kind="node_failed")
+    if not result.ok:
+        raise git_failed(_PARSING, _why(result), kind="node_failed")
     try:
-        was, now = (
-            {way: Counter(dict(found)) for way, found in json.loads(line).items()}
-            for line in reported.output.split("\n")
-            if line.startswith("{")  # node's own warnings stand in the same output
+        names_before, names_after = (
+            {way: Counter(dict(counts)) for way, counts in json.loads(line).items()}
+            for line in result.output.split("\n")
+            if line.startswith("{")  # node's own warnings are in the same output
         )
     except ValueError as error:
-        raise git_failed(
-            _PARSING, in_short(reported.output), kind="node_answer_malformed"
-        ) from error
-    return javascript_disagreement(before, after, was, now)
+        raise git_failed(_PARSING, in_short(result.output), kind="node_answer_malformed") from error
+    return javascript_disagreement(before, after, names_before, names_after)
 
 
-def _why(reported: CommandResult) -> str:
-    ended = (
-        f"it did not end within {_TIMEOUT_S:.0f} s"
-        if reported.timed_out
-        else in_short(reported.output)
+def _why(result: CommandResult) -> str:
+    text = (
+        f"it did not end within {_TIMEOUT_S:.0f} s" if result.timed_out else in_short(result.output)
     )
-    return ended or f"it ended with {reported.exit_code}"
+    return text or f"it ended with {result.exit_code}"
 
 
 def _patched_text(context: GateContext, path: str) -> str | None:
     """Return a changed file as the patch left it, with the line ends that git commits.
 
     None: a link, or not UTF-8 text of at most MAX_FILE_BYTES."""
-    place = context.worktree.tree.find(path)
-    if place is None or not place.is_file() or place.stat().st_size > MAX_FILE_BYTES:
+    location = context.worktree.tree.find(path)
+    if location is None or not location.is_file() or location.stat().st_size > MAX_FILE_BYTES:
         return None
     try:
-        text = context.repo.as_committed(path, place.read_bytes()).decode("utf-8")
+        text = context.repo.as_committed(path, location.read_bytes()).decode("utf-8")
     except UnicodeDecodeError:
         return None
     return None if "\0" in text else text

@@ -1,8 +1,8 @@
-"""A gate of the user's own: a command that must end well on the patched files.
+"""A gate configured by the user: a command that must exit with 0 on the patched files.
 
-Where it stands, in the base commit or in a file of the person's, decides nothing of how it is run: always
-in the sandbox, without network, over files that no earlier command has touched. So a base commit that
-nobody trusts can at worst judge its own fix wrongly, and say so in the record.
+It runs the same whether the base commit or a person's file configures it: always in the sandbox, without
+network, over files that no earlier command has touched. So an untrusted base commit can at worst judge its
+own fix wrongly, and the record says so.
 """
 
 from dataclasses import dataclass
@@ -27,30 +27,33 @@ class CustomGate:
 
     @property
     def name(self) -> str:
-        """As it was configured."""
+        """The configured name."""
         return self.settings.name
 
     def judge(self, context: GateContext) -> GateVerdict:
-        """Passed where the command ends with 0. Skipped where it can't tell: no dependencies, a command
-        that fails at the base commit too, a failure that is not required. Raises SandboxError, ToolError.
-        """
+        """Pass if the command exits with 0. Skip if it proves nothing: no dependencies, a command that also
+        fails at the base commit, a failure that is not required. Raises SandboxError, ToolError."""
         ran = self._run(context, patched=True)
-        if (ours := ran.result) is None:
+        if (patched_result := ran.result) is None:
             why = f"nothing could be installed, so it did not run: {ran.installed}"
             return skipped(self.name, why)
-        if ours.ok:
-            return passed(self.name, f"{self._command} ends well", ours.output)
-        what = self._failure(ours)
-        kinds = ["program_missing"] if ours.exit_code == _NOT_FOUND else []
+        if patched_result.ok:
+            return passed(self.name, f"{self._command} ends well", patched_result.output)
+        failure = self._failure(patched_result)
+        kinds = ["program_missing"] if patched_result.exit_code == _NOT_FOUND else []
         if self.settings.compare_base:
             base = self._run(context, patched=False).result
             if base is not None and not base.ok:
-                what += ", and at the base commit too"
-                return skipped(self.name, what, ours.output, kinds=kinds)
+                failure += ", and at the base commit too"
+                return skipped(self.name, failure, patched_result.output, kinds=kinds)
         if not self.settings.required:
-            return skipped(self.name, f"{what} (not required)", ours.output, kinds=kinds)
-        kind = FailureKind.GATE_TIMEOUT if ours.timed_out else FailureKind.CUSTOM_GATE_FAILED
-        return failed(self.name, kind, what, ours.output)
+            return skipped(
+                self.name, f"{failure} (not required)", patched_result.output, kinds=kinds
+            )
+        kind = (
+            FailureKind.GATE_TIMEOUT if patched_result.timed_out else FailureKind.CUSTOM_GATE_FAILED
+        )
+        return failed(self.name, kind, failure, patched_result.output)
 
     def _run(self, context: GateContext, *, patched: bool) -> TargetRun:
         command, timeout_s = self.settings.command, self.settings.timeout_s

@@ -1,8 +1,8 @@
-"""The proof gate: a test of the flaw itself, which fails at the base commit and passes with the patch.
+"""The proof gate: a test of the vulnerability, which fails at the base commit and passes with the patch.
 
-The suite shows that nothing broke; only this shows that the vulnerability is gone. Proofs are given
-from outside (a person, an evaluation), never by the patch: their files are laid over an export of the
-patched index for the run only, so that no other gate, and no diff, ever sees them.
+The suite shows that nothing broke; only a proof shows that the vulnerability is gone. Proofs come from
+outside (a person, an evaluation), never from the patch: their files are added to an export of the patched
+index for this run only, so no other gate, and no diff, sees them.
 """
 
 import hashlib
@@ -39,28 +39,28 @@ from fallback_tier.repo import RepoContext
 
 __all__ = ["Proof", "ProofError", "ProofGate", "check_proof", "fresh_files"]
 
-#: Wall clock of installing what the base commit declares: as long as a gate may take.
+#: Wall-clock limit for installing what the base commit declares: that of a gate.
 INSTALL_TIMEOUT_S = 600.0
 
-#: How many tests a runner says that it skipped.
+#: The number of skipped tests in a runner's output.
 _SKIPS = re.compile(r"(?:\bskipped[=:]? ?|# skip(?:ped)? )(\d+)|(?<!\d)(\d+) (?:skipped|pending)\b")
 
-#: Tests of a proof, and reasons to doubt a run of it, that a sentence names.
+#: How many tests of a proof, or reasons to doubt its run, a message names.
 _NAMED_TESTS = 3
 
-#: How much of the log an error about the proof itself quotes.
+#: How many characters of the log an error about the proof itself quotes.
 _QUOTED_CHARS = 600
 
 
-#: A script that the patch ends early ends as well as one that found nothing.
+#: A script that the patch stops early exits as one that found nothing.
 _UNSHOWN_END = (
     "nothing shows that it ran to its end: no test of it is counted, and no last line is named"
 )
 
-#: Changed with what a kept run at the base commit tells.
+#: The version of the format of stored runs at the base commit.
 _FORMAT = "5"
 
-#: What stands for the patch where there is none yet: the base commit as it is.
+#: The patch if there is none yet: the base commit as it is.
 _NO_DIGEST = hashlib.sha256(b"").hexdigest()
 _NOTHING = Applied(
     attempt=1,
@@ -75,20 +75,20 @@ _NOTHING = Applied(
 
 
 class _AtBase(Frozen):
-    """What the proof printed as it failed at the base commit, and on what it ran."""
+    """The proof's output at the base commit, where it failed, and the dependencies that it ran on."""
 
     output: str
     installed: str
     compared: str = ""
-    #: Tests that ran; None: not told.
+    #: Tests that ran; None: not reported.
     ran: int | None = None
     witnessed: Witnessed | None = None
 
 
 @dataclass(frozen=True)
 class ProofGate:
-    """Runs the proof on the patched files, dependencies installed, before the base commit's tests: those
-    that fail after a passed proof may contradict the fix."""
+    """The gate that runs the proof on the patched files, with dependencies installed. It runs before the
+    base commit's tests, because tests that fail after a passed proof may contradict the fix."""
 
     proof: Proof
     plugin: EcosystemPlugin
@@ -99,11 +99,11 @@ class ProofGate:
         SandboxError, ToolError."""
         try:
             base = self.at_base(context)
-        except ProofError as error:  # ``check_proof`` would have said so before anything was spent
+        except ProofError as error:  # ``check_proof`` reports it before anything is spent
             return skipped(self.name, error.problem, kinds=[error.kind])
         try:
             ran = self._run(context, patched=True)
-        except ProofError as error:  # at the base commit the place was free
+        except ProofError as error:  # at the base commit the path was free
             return failed(self.name, FailureKind.POLICY_VIOLATION, error.problem)
         if (result := ran.result) is None:
             message = (
@@ -120,11 +120,12 @@ class ProofGate:
         if (unproved := self._judge_tests(base, ran, result)) is not None:
             return unproved
         message = "the proof fails at the base commit and passes with the patch"
-        # At midnight, say, it may have become another that nobody has run the proof on.
+        # The dependencies may have changed meanwhile, at midnight for example: the proof did not run on the
+        # new ones.
         is_same = self._place(context).exists()
         if not is_same or (ran.compared or ran.installed) != (base.compared or base.installed):
-            here, there = ran.installed or "everything", base.installed or "everything"
-            what = f"{there}; with the patch: {here if here != there else 'others of them'}"
+            patched, unpatched = ran.installed or "everything", base.installed or "everything"
+            what = f"{unpatched}; with the patch: {patched if patched != unpatched else 'others of them'}"
             detail = f"{message}, but not on the same dependencies, which may be why: {what}"
             return skipped(self.name, detail, result.output, kinds=["other_dependencies"])
         detail = f"{message}; installed: {ran.installed}" if ran.installed else message
@@ -133,59 +134,70 @@ class ProofGate:
     def _judge_tests(
         self, base: "_AtBase", ran: TargetRun, result: CommandResult
     ) -> GateVerdict | None:
-        """Return a verdict unless the proof's own tests brought about its exit code 0. Patched code runs in
-        their process: it can exit with 0, print what a runner prints, and change the runner."""
+        """Return a verdict unless exit code 0 is the result of the proof's own tests.
+
+        Patched code runs in their process: it can exit with 0, imitate a runner's output, and change the
+        runner.
+        """
         output = result.output
-        there, here = base.witnessed or Witnessed(), ran.witnessed or Witnessed()
-        before, now = base.ran, self._ran(output, ran.witnessed) or 0
-        if there.ran is not None and here.ran is None:
-            now = 0  # its runner did not come to report them, whatever is printed
-        if before is not None and now < before:
-            message = f"the proof ran {before} test(s) at the base commit, {now} with the patch"
-            return failed(self.name, FailureKind.PROOF_FAILED, message, output)
-        lost = here.failed or tuple(one for one in there.passed if not here.passes(one))
-        if lost:
-            message = f"the proof exits with 0, but these tests of it do not pass: {_some(lost)}"
-            return failed(self.name, FailureKind.PROOF_FAILED, message, output)
-        if here.failures and not here.passed:
+        at_base, patched = base.witnessed or Witnessed(), ran.witnessed or Witnessed()
+        base_count, count = base.ran, self._ran(output, ran.witnessed) or 0
+        if at_base.ran is not None and patched.ran is None:
+            count = 0  # its runner reported none, whatever the output says
+        if base_count is not None and count < base_count:
             message = (
-                f"the proof exits with 0, but its output counts {here.failures} failed test(s)"
+                f"the proof ran {base_count} test(s) at the base commit, {count} with the patch"
+            )
+            return failed(self.name, FailureKind.PROOF_FAILED, message, output)
+        not_passing = patched.failed or tuple(
+            test for test in at_base.passed if not patched.passes(test)
+        )
+        if not_passing:
+            message = (
+                f"the proof exits with 0, but these tests of it do not pass: {_some(not_passing)}"
+            )
+            return failed(self.name, FailureKind.PROOF_FAILED, message, output)
+        if patched.failures and not patched.passed:
+            message = (
+                f"the proof exits with 0, but its output counts {patched.failures} failed test(s)"
             )
             return failed(self.name, FailureKind.PROOF_FAILED, message, output)
         if self.proof.end and not self.proof.ended(output):
             message = "the proof exited with 0 without its end line: it may have stopped early"
             return failed(self.name, FailureKind.PROOF_FAILED, message, output)
-        if not before and not self.proof.end:
+        if not base_count and not self.proof.end:
             message = f"the proof fails at the base commit and ends well with the patch, but {_UNSHOWN_END}"
             return skipped(self.name, message, output, kinds=["end_not_shown"])
-        if doubts := [*self._doubts(there, here)]:
+        if doubts := [*self._doubts(at_base, patched)]:
             message = f"the proof exits with 0, but it can't be relied on: {_some(doubts, '; ')}"
             return undecided(self.name, message, output)
         return None
 
-    def _doubts(self, there: Witnessed, here: Witnessed) -> Iterator[str]:
-        yield from here.doubts
-        if here.failures:
-            yield f"a summary in its output counts {here.failures} failed test(s)"
-        ended = {*here.ended_by} - {*there.ended_by, *self.proof.files}
+    def _doubts(self, at_base: Witnessed, patched: Witnessed) -> Iterator[str]:
+        yield from patched.doubts
+        if patched.failures:
+            yield f"a summary in its output counts {patched.failures} failed test(s)"
+        ended = {*patched.ended_by} - {*at_base.ended_by, *self.proof.files}
         yield from (f"{path} ends a process, and not at the base commit" for path in sorted(ended))
-        changed = sorted({*here.changed} - {*there.changed})
+        changed = sorted({*patched.changed} - {*at_base.changed})
         yield from (f"{name} is changed while it runs" for name in changed)
-        if here.passed:
-            other = [test for test in there.failed if not here.passes(test)]
-            yield from (f"{test!r} failed at the base commit and is not run" for test in other)
+        if patched.passed:
+            not_run = [test for test in at_base.failed if not patched.passes(test)]
+            yield from (f"{test!r} failed at the base commit and is not run" for test in not_run)
 
     def _ran(self, output: str, witnessed: Witnessed | None) -> int | None:
-        """Return how many tests ran, by the output and by the runners themselves: the lesser."""
-        reported = None if witnessed is None else witnessed.ran
-        counts = (self.plugin.tests_ran(output), reported)
+        """Return how many tests ran: the lesser of the output's and the runners' own counts, or None."""
+        by_runners = None if witnessed is None else witnessed.ran
+        counts = (self.plugin.tests_ran(output), by_runners)
         return min((count for count in counts if count is not None), default=None)
 
     def at_base(self, context: GateContext) -> "_AtBase":
-        """Return the failing run at the base commit, made once per commit, proof and environment. Raises
-        ProofError if that failure shows nothing; SandboxError, ToolError."""
+        """Return the failing run at the base commit, made once per commit, proof and environment.
+
+        Raises ProofError if that failure shows nothing; SandboxError, ToolError.
+        """
         if (content := whole.kept(self._place(context))) is None:
-            ran, place = self._run_at_base(context)
+            ran, path = self._run_at_base(context)
             output = _checked(self.proof, ran).output.encode(errors="replace").decode()
             base = _AtBase(
                 output=output,
@@ -194,17 +206,18 @@ class ProofGate:
                 ran=self._ran(output, ran.witnessed),
                 witnessed=ran.witnessed,
             )
-            whole.keep(place, base.model_dump_json().encode())
+            whole.keep(path, base.model_dump_json().encode())
             return base
         return _AtBase.model_validate_json(content)
 
     def _place(self, context: GateContext) -> Path:
-        on = self.plugin.runs_on(context, context.repo, self.proof.command)
-        # A failure for want of a network is no flaw outside.
+        environment = self.plugin.runs_on(context, context.repo, self.proof.command)
+        # The sandbox is part of the key: a failure for lack of a network shows no vulnerability outside a
+        # sandbox.
         facts = [
             _FORMAT,
             self.plugin.name,
-            on,
+            environment,
             type(context.sandbox).__qualname__,
             self.proof.digest,
         ]
@@ -212,12 +225,15 @@ class ProofGate:
         return context.cache / "proofs" / f"{context.repo.base_commit}-{digest}"
 
     def _run_at_base(self, context: GateContext) -> tuple[TargetRun, Path]:
-        """With where it is kept. On another interpreter where it can't start on the first (ADR-0085). Where
-        it fails on none as a proof must, it is as it was on the first."""
+        """Return the run at the base commit and the path that it is stored at.
+
+        If the proof can't start on the first interpreter, others are tried (ADR-0085). If it fails on none
+        of them as a proof must, the first run is returned.
+        """
         self._moved(context, 0)
-        place, first = self._place(context), self._run(context, patched=False)
+        first_path, first = self._place(context), self._run(context, patched=False)
         if first.result is None or first.result.ok or not _may_start_elsewhere(fault(first.result)):
-            return first, place
+            return first, first_path
         for number in count(1):
             if not self._moved(context, number):
                 break
@@ -225,25 +241,30 @@ class ProofGate:
                 "The proof can't start at the base commit; another interpreter is tried."
             )
             with suppress(ProofError):
-                elsewhere, ran = self._place(context), self._run(context, patched=False)
+                other_path, ran = self._place(context), self._run(context, patched=False)
                 _checked(self.proof, ran)
-                return ran, elsewhere
+                return ran, other_path
         self._moved(context, 0)
-        return first, place
+        return first, first_path
 
     def _moved(self, context: GateContext, number: int) -> bool:
         return self.plugin.run_on_another(context, context.repo, self.proof.command, number)
 
     def _with_patch(self, base: "_AtBase", run: TargetRun, result: CommandResult) -> str:
-        """Name the proof's tests that fail at the base commit and pass now, if no fewer ran: the patch is
-        on its way."""
-        there, here = base.output, result.output
-        ran, runs = base.ran, self._ran(here, run.witnessed)
-        if not ran or not runs or runs < ran or _SKIPS.findall(here) != _SKIPS.findall(there):
+        """Name the proof's tests that fail at the base commit and pass now, if no fewer ran: the patch is a
+        partial success."""
+        base_output, patched_output = base.output, result.output
+        base_count, patched_count = base.ran, self._ran(patched_output, run.witnessed)
+        if (
+            not base_count
+            or not patched_count
+            or patched_count < base_count
+            or _SKIPS.findall(patched_output) != _SKIPS.findall(base_output)
+        ):
             return ""
-        failed, failing = diagnose(there).tests, diagnose(here).tests
+        failed, failing = diagnose(base_output).tests, diagnose(patched_output).tests
         fixed = [test for test in failed if test not in failing]
-        # None that fails is named, or not every one: nothing is told apart.
+        # If no failing test is named, or not every one, the tests can't be compared.
         if not failing or MAX_TESTS in {len(failed), len(failing)} or not fixed:
             return ""
         return f"; of its tests these pass now: {_some(fixed)}"
@@ -252,18 +273,18 @@ class ProofGate:
         with fresh_files(context, patched=patched) as files:
             for path, content in self.proof.files.items():
                 _put(files.tree, path, content)
-            watched = replace(context, is_proof=True)
-            return self.plugin.run(watched, files, self.proof.command, self.proof.timeout_s)
+            proof_context = replace(context, is_proof=True)
+            return self.plugin.run(proof_context, files, self.proof.command, self.proof.timeout_s)
 
 
-def _some(names: Sequence[str], between: str = ", ") -> str:
+def _some(names: Sequence[str], separator: str = ", ") -> str:
     more = f" and {len(names) - _NAMED_TESTS} more" if len(names) > _NAMED_TESTS else ""
-    return between.join(names[:_NAMED_TESTS]) + more
+    return separator.join(names[:_NAMED_TESTS]) + more
 
 
 @contextmanager
 def fresh_files(context: GateContext, *, patched: bool) -> Iterator[RepoContext]:
-    """The patched files, or the base commit's, as no command has touched them; gone at the end."""
+    """Yield the patched files, or the base commit's, untouched by commands; they are removed at the end."""
     with context.worktree.fresh(patched=patched) as tree:
         yield context.repo.laid_out(tree)
 
@@ -279,9 +300,11 @@ def check_proof(
     timeout_s: float = INSTALL_TIMEOUT_S,
     report: Callable[[str], None] = say_nothing,
 ) -> str:
-    """Run the proof at the base commit, before anything is spent, and return its output. ``report`` is told
-    if its passing would prove nothing. Raises ProofError if it passes, times out, can't start or install,
-    or its files exist; SandboxError, RepositoryError, ToolError."""
+    """Run the proof at the base commit, before anything is spent, and return its output.
+
+    ``report`` is called if a pass would prove nothing. Raises ProofError if the proof passes, times out,
+    can't start or install, or its files exist; SandboxError, RepositoryError, ToolError.
+    """
     worktrees = Worktrees(workspace, clients, sandbox, report=report)
     with worktrees.open(repo, f"{repo.fix_id}-proof") as worktree:
         context = GateContext(
@@ -302,7 +325,7 @@ def check_proof(
 
 
 def _checked(proof: Proof, ran: TargetRun) -> CommandResult:
-    """The run at the base commit, where it ended as a proof must. Raises ProofError."""
+    """Return the result of the run at the base commit if it failed as a proof must. Raises ProofError."""
     if (result := ran.result) is None:
         raise ProofError(
             "The proof can't be run: the dependencies of the base commit can't be installed here: "
@@ -341,7 +364,7 @@ def _checked(proof: Proof, ran: TargetRun) -> CommandResult:
 
 
 def _put(tree: FileTree, path: str, content: bytes) -> None:
-    """A new file; a link of the repository leads it nowhere."""
+    """Add a new file; a link of the repository can't redirect it. Raises ProofError if the path exists."""
     try:
         tree.add(path, content)
     except FileExistsError as error:
@@ -352,20 +375,21 @@ def _put(tree: FileTree, path: str, content: bytes) -> None:
         ) from error
 
 
-# Why a proof that fails may show nothing: it never came to look at the flaw.
+# Why a failing proof may show nothing: it never got to test the vulnerability.
 #
-# A missing program, a test that can't be collected or an import that fails ends with a failure too, at
-# the base commit and perhaps not with the patch. Such a failure must not pass for the vulnerability. The
-# patterns are output of the interpreters and the common test runners; a proof whose *subject* is one of
-# these messages catches it and fails with its own text.
+# A missing program, a test that can't be collected or a failed import is a failure too, at the base commit
+# and perhaps not with the patch. Such a failure must not count as the vulnerability. The patterns match
+# output of the interpreters and the common test runners; a proof whose *subject* is one of these messages
+# catches it and fails with its own text.
 
 #: POSIX.1-2017, XCU 2.8.2: found but not executable; not found.
 _NOT_EXECUTABLE, _NOT_FOUND = 126, 127
 
-#: Where node parses and links modules; a SyntaxError of JSON.parse or of `new RegExp` comes from elsewhere.
+#: Functions in which node parses and links modules; a SyntaxError of JSON.parse or of `new RegExp` comes
+#: from elsewhere.
 _NODE_LOADERS = r"(?:wrapSafe|internalCompileFunction|compileSourceTextModule|ModuleJob\b)"
 
-#: Lines that say that the proof's own code was never reached.
+#: Lines of output which show that the proof's own code was never reached.
 _FAULTS = tuple(
     (re.compile(pattern, re.MULTILINE), why)
     for pattern, why in (
@@ -393,23 +417,23 @@ _FAULTS = tuple(
     )
 )
 
-#: The last line of a Python traceback that nobody caught.
+#: The last line of the traceback of an uncaught exception.
 _UNCAUGHT = re.compile(
     r"^(?:ModuleNotFoundError|ImportError|SyntaxError|IndentationError)(?::.*)?\Z", re.MULTILINE
 )
 
-#: What each failing test ends with: in pytest's short summary; above unittest's rules.
+#: The end of each failing test's output: in pytest's short summary; above unittest's rules.
 _ENDINGS = re.compile(r"^FAILED .*? - (\S+)|^([\w.]+): .*\n\n(?:-{70}|={70})$", re.MULTILINE)
 _CANNOT_IMPORT = re.compile(r"(?:ModuleNotFound|Import)Error:?")
 
-#: What unittest tells of each test that failed: its heading, and the outermost frame of its traceback.
+#: unittest's report of a failed test: its heading, and the outermost frame of its traceback.
 _UNITTEST = re.compile(
     r"^={70}\n((?:ERROR|FAIL): .*)\n(?:.*\n)?-{70}\n(?:Traceback .*\n(.*))?", re.MULTILINE
 )
 _SET_UP_HEADING = re.compile(r"ERROR: setUp(?:Class|Module)\b")
 _SET_UP_FRAME = re.compile(r'  File ".*", line \d+, in (?:asyncS|s)etUp$')
 
-#: pytest's: a fixture that failed, by more than an assertion; and the tests that were reached.
+#: pytest's report: a fixture that failed, by more than an assertion; and tests that were reached.
 _SET_UP = re.compile(r"^_+ ERROR at setup of ", re.MULTILINE)
 _REACHED = re.compile(r"^E +(?:assert |AssertionError)|\b\d+ failed\b", re.MULTILINE)
 
@@ -421,31 +445,31 @@ _SENTENCES = {
 }
 
 
-#: What may be otherwise on another interpreter.
+#: Faults that may not occur on another interpreter.
 _RUNTIME = frozenset({_SENTENCES["import"], _SENTENCES["set-up"]})
 
 
 def _may_start_elsewhere(why: str | None) -> bool:
-    """Could a proof with this fault start on another interpreter?"""
+    """Return whether a proof with this fault could start on another interpreter."""
     return why in _RUNTIME
 
 
 def fault(result: CommandResult) -> str | None:
-    """Why this failure says nothing of the flaw, as a clause; None where it may well be the flaw's."""
+    """Return why this failure says nothing about the vulnerability, as a clause; None: it may show it."""
     if result.exit_code == _NOT_FOUND:
         return f"there is no program {result.argv[0]!r} in the sandbox, or the proof could not find one"
     if result.exit_code == _NOT_EXECUTABLE:
         return f"{result.argv[0]!r} can't be executed"
-    what = next(_without_noise(result.output), None)
-    return None if what is None else _SENTENCES[what]
+    kind = next(_without_noise(result.output), None)
+    return None if kind is None else _SENTENCES[kind]
 
 
 def _without_noise(output: str) -> Iterator[str]:
-    for pattern, what in _FAULTS:
+    for pattern, kind in _FAULTS:
         if pattern.search(output):
-            yield what
-    ends = [pytest or unittest for pytest, unittest in _ENDINGS.findall(output)]
-    nothing_else = ends and all(map(_CANNOT_IMPORT.fullmatch, ends))
+            yield kind
+    errors = [pytest or unittest for pytest, unittest in _ENDINGS.findall(output)]
+    nothing_else = errors and all(map(_CANNOT_IMPORT.fullmatch, errors))
     if nothing_else or _UNCAUGHT.search(output.rstrip()):
         yield "import"
     if _only_sets_up(output):
@@ -453,11 +477,11 @@ def _without_noise(output: str) -> Iterator[str]:
 
 
 def _only_sets_up(output: str) -> bool:
-    """Did every test that failed do so before it began, and not by an assertion?"""
-    if found := _UNITTEST.findall(output):
+    """Return whether every failed test failed before it began, and not by an assertion."""
+    if failures := _UNITTEST.findall(output):
         return all(
             _SET_UP_HEADING.match(heading)
             or (heading.startswith("ERROR") and _SET_UP_FRAME.match(frame))
-            for heading, frame in found
+            for heading, frame in failures
         )
     return bool(_SET_UP.search(output)) and not _REACHED.search(output)

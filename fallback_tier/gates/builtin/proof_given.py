@@ -1,4 +1,4 @@
-"""A proof as somebody gives it: a command, and files that are laid over the repository to run it."""
+"""A proof as a user gives it: a command, and files that are added to the repository to run it."""
 
 import hashlib
 import json
@@ -11,8 +11,8 @@ from pydantic import Base64Bytes
 from fallback_audit.vocabulary import PROOF_GATE
 from fallback_tier.errors import InputError
 
-#: Wall clock of one run of a proof, where nothing else is said: a few tests, some with a limit of their
-#: own because the flaw is a hang.
+#: The default wall-clock limit of one run of a proof: a few tests, some with their own limit because the
+#: vulnerability is a hang.
 PROOF_TIMEOUT_S = 120.0
 
 
@@ -21,7 +21,7 @@ PROOF = PROOF_GATE
 
 
 class ProofError(InputError):
-    """The proof given can't prove anything: it passes already, never ends, can't start or be placed."""
+    """The given proof can't prove anything: it passes already, never ends, can't start or be placed."""
 
     code = "proof"
 
@@ -38,7 +38,7 @@ class Proof:
     """
 
     command: tuple[str, ...]
-    #: Base64 where it is JSON (a host's configuration, a fix's kept inputs).
+    #: Base64 if it is JSON (a host's configuration, a fix's stored inputs).
     files: Mapping[str, Base64Bytes] = field(default_factory=dict)
     timeout_s: float = PROOF_TIMEOUT_S
     end: str = ""
@@ -69,12 +69,12 @@ class Proof:
                 )
 
     def ended(self, output: str) -> bool:
-        """Did it print its last line?"""
+        """Return whether it printed its last line."""
         return bool(self.end) and self.end in map(str.strip, output.splitlines())
 
     @property
     def digest(self) -> str:
-        """SHA-256 of command, files and last line."""
+        """The SHA-256 of command, files and last line."""
         files = {path: hashlib.sha256(self.files[path]).hexdigest() for path in self.files}
-        message = json.dumps([self.command, files, self.end], sort_keys=True)
-        return hashlib.sha256(message.encode()).hexdigest()
+        document = json.dumps([self.command, files, self.end], sort_keys=True)
+        return hashlib.sha256(document.encode()).hexdigest()

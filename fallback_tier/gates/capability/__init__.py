@@ -1,4 +1,4 @@
-"""Which capabilities code uses beyond its own process: read from its syntax, nothing is run."""
+"""The capabilities that code uses outside its own process: read from its syntax, nothing is run."""
 
 from fallback_tier.gates.capability.compare import compare
 from fallback_tier.gates.capability.project import Project

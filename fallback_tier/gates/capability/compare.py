@@ -1,5 +1,4 @@
-"""Compares the capability uses of changed files with what they did before: new is what is used more
-often."""
+"""Comparison of changed files' capability uses with the base commit's: more frequent uses are new."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -13,10 +12,11 @@ from fallback_tier.outcome import FileChange
 from fallback_tier.patch.policy import recipe_only_reason
 from fallback_tier.syntax import grammar_of_text
 
-#: Places of one new use that a verdict names.
+#: How many locations of one new use a verdict names.
 _SHOWN_PLACES = 3
 
-#: Problems that the log has. With the way to declare in front, a retry's summary holds them all.
+#: How many problems the log has. With the explanation of how to declare, they all fit into a retry's
+#: summary.
 _LOGGED = 8
 
 
@@ -27,7 +27,8 @@ def compare(
     gate: str,
     project: Project | None = None,
 ) -> GateVerdict:
-    """The verdict on these changes, where the plan declared so much. ``project``: at the base commit."""
+    """Return the verdict on these changes, given the declared capabilities and the base commit's
+    project."""
     compared = _Compared(project or Project())
     for change in changes:
         compared.add(change)
@@ -49,7 +50,7 @@ class _Compared:
     read: int = 0
 
     def add(self, change: FileChange) -> None:
-        """Read one file as it was and as it is. One that was not there used nothing."""
+        """Read one file before and after the change. A new file had no uses before."""
         grammar = grammar_of_text(change.path, change.after or "", change.before or "")
         if not grammar:
             if recipe_only_reason(change.path) is None:
@@ -70,22 +71,28 @@ class _Compared:
         self.old_texts.append(change.before or "")
         self.new_texts.append(change.after or "")
         self.made.append(change.path)
-        was = Counter(before.counts if before else {})
-        self.before += was
+        counts_before = Counter(before.counts if before else {})
+        self.before += counts_before
         self.after += Counter(after.counts)
         self.questions |= after.questions
         for use, lines in after.lines.items():
-            if len(lines) > was[use]:
-                self.places.setdefault(use, []).extend(f"{change.path} line {n}" for n in lines)
+            if len(lines) > counts_before[use]:
+                self.places.setdefault(use, []).extend(
+                    f"{change.path} line {number}" for number in lines
+                )
 
     def _new(self) -> list[CapabilityUse]:
-        """What is used more often, without what the project has, or the patch defines."""
+        """Return the uses that are more frequent, except what the project has, or the patch defines."""
         new = self.after - self.before
-        asked = {self.questions[use] for use in new if use in self.questions}
-        known = answered(asked, self.old_texts)
-        known |= answered(asked - known, self.new_texts, defined=True)
-        known |= {one for one in asked if one.about is About.FILE and one.name in stems(self.made)}
-        known |= self.project.known(asked - known)
+        questions = {self.questions[use] for use in new if use in self.questions}
+        known = answered(questions, self.old_texts)
+        known |= answered(questions - known, self.new_texts, defined=True)
+        known |= {
+            question
+            for question in questions
+            if question.about is About.FILE and question.name in stems(self.made)
+        }
+        known |= self.project.known(questions - known)
         return sorted(use for use in new if self.questions.get(use) not in known)
 
     def verdict(self, gate: str, declared: frozenset[Capability]) -> GateVerdict:
@@ -104,19 +111,23 @@ class _Compared:
                 log,
             )
         if self.unknown and not self.read:
-            what = f"no changed file is in a language that is read ({_shown(self.unknown)})"
-            return skipped(gate, what)
+            detail = f"no changed file is in a language that is read ({_shown(self.unknown)})"
+            return skipped(gate, detail)
         return passed(gate, "; ".join([*self._passed(new, declared), *self._unread()]))
 
     def _replaced(self) -> frozenset[Capability]:
-        """Return the kinds of which no more is used than before, so that a usual fix (``exec`` becomes
+        """Return the kinds that are not used more than before, so that a usual fix (``exec`` becomes
         ``execFile``) is not new. An imported module counts with its call."""
-        gone, come = self._calls(self.before - self.after), self._calls(self.after - self.before)
-        gone.pop(Capability.UNKNOWN, None)  # of two unknown uses nobody knows which can do more
-        return frozenset(kind for kind in gone if come[kind] <= gone[kind])
+        removed, added = (
+            self._calls(self.before - self.after),
+            self._calls(self.after - self.before),
+        )
+        # Of two unknown uses it is not known which one can do more.
+        removed.pop(Capability.UNKNOWN, None)
+        return frozenset(kind for kind in removed if added[kind] <= removed[kind])
 
     def _calls(self, uses: Counter[CapabilityUse]) -> Counter[Capability]:
-        """How often each kind is used, without modules of which more particular uses are there."""
+        """Return how often each kind is used, without modules of which more specific uses exist."""
         callees = {use.callee for use in (*self.before, *self.after)}
         counts: Counter[Capability] = Counter()
         for use, times in uses.items():
@@ -126,8 +137,8 @@ class _Compared:
 
     def _passed(self, new: list[CapabilityUse], declared: frozenset[Capability]) -> Iterator[str]:
         for use in new:
-            how = "declared" if use.capability in declared else "in another's place:"
-            yield f"{how} {self._described(use)}"
+            reason = "declared" if use.capability in declared else "in another's place:"
+            yield f"{reason} {self._described(use)}"
         if not new:
             yield (
                 f"{self.read} source file(s) changed, none starts a process, opens a connection, runs "
@@ -146,7 +157,7 @@ class _Compared:
 
 
 def _how_to_declare(undeclared: list[CapabilityUse]) -> Iterator[str]:
-    """The retry reads this: what to write where, or to do without."""
+    """Yield the advice for the retry: what to write, or to do without."""
     if undeclared:
         kinds = ", ".join(f'"{kind.value}"' for kind in sorted({use[0] for use in undeclared}))
         yield (
@@ -155,6 +166,6 @@ def _how_to_declare(undeclared: list[CapabilityUse]) -> Iterator[str]:
         )
 
 
-def _shown(places: list[str]) -> str:
-    more = ", ..." if len(places) > _SHOWN_PLACES else ""
-    return ", ".join(places[:_SHOWN_PLACES]) + more
+def _shown(locations: list[str]) -> str:
+    more = ", ..." if len(locations) > _SHOWN_PLACES else ""
+    return ", ".join(locations[:_SHOWN_PLACES]) + more

@@ -1,6 +1,6 @@
-"""What is known to do nothing beyond its own process: all else that is new must be declared.
+"""What is known to have no effect outside its own process: all other new uses must be declared.
 
-The other way round than ``tables.py``, which names what reaches out and of which kind. What neither names
+The complement of ``tables.py``, which names what has such an effect and of which kind. What neither names
 is *unknown*: a gap in these lists costs a question, not a hole.
 """
 
@@ -12,14 +12,15 @@ from functools import cached_property
 
 
 def words(text: str) -> frozenset[str]:
-    """The words of a text."""
+    """Return the words of a text."""
     return frozenset(text.split())
 
 
-#: Every member, but those that begin with an underscore.
+#: Every member, except those that begin with an underscore.
 _ALL = "*"
 
-#: Attributes of Python's data model that tell or compare: not what leads to code, frames or all classes.
+#: Attributes of Python's data model that describe or compare, but don't lead to code, frames or all
+#: classes.
 _PLAIN_DUNDERS = words(
     """
     abs add aenter aexit aiter all and anext annotations args author await bool bytes call cause
@@ -41,9 +42,9 @@ _DUNDER = re.compile(r"__(\w+?)__")
 class Harmless:
     """One language's lists.
 
-    ``modules``: of the language's own library, with the members that are harmless (``*``: those that don't
-    begin with an underscore and are no module of the library). ``library``: all of its modules. ``roots``:
-    names that need no import. ``members``: of values of any kind.
+    ``modules``: of the standard library, with their harmless members (``*``: those that don't begin with an
+    underscore and are not modules of the library). ``library``: all of its modules. ``roots``: names that
+    need no import. ``members``: of values of any kind.
     """
 
     modules: Mapping[str, tuple[str, ...]]
@@ -58,29 +59,29 @@ class Harmless:
 
     @cached_property
     def natives(self) -> frozenset[str]:
-        """Objects of JavaScript's own: what is changed of one, all code sees."""
+        """Built-in objects of JavaScript: a change of one affects all code."""
         if self.carries:
             return frozenset()
         return frozenset({"console", *(name for name in self.roots if name[0].isupper())})
 
     def led_to(self, path: str) -> str:
-        """``os.system`` for ``random._os.system``: what a module imports is a member of it."""
+        """Return ``os.system`` for ``random._os.system``: a module has those that it imports as members."""
         if not self.carries or not self.is_own(path):
             return path
         parts = path.split(".")
-        for at in range(len(parts) - 1, 0, -1):
-            name, there = parts[at].lstrip("_"), ".".join(parts[: at + 1])
-            if name in self.library and not self.allows(there):
-                return ".".join([name, *parts[at + 1 :]])
+        for index in range(len(parts) - 1, 0, -1):
+            name, prefix = parts[index].lstrip("_"), ".".join(parts[: index + 1])
+            if name in self.library and not self.allows(prefix):
+                return ".".join([name, *parts[index + 1 :]])
         return path
 
     def is_own(self, path: str) -> bool:
-        """Is it of the language's own library?"""
+        """Return whether it is in the language's standard library."""
         return path.partition(".")[0] in self.library
 
     def near(self, path: str) -> str:
-        """A path of the library, no deeper than a member of a module; empty where that is harmless: what is
-        done with it then is a value's. Aliases of one letter would make paths without end."""
+        """Return a path of the library, no deeper than a member of a module, or "" if that is harmless:
+        deeper members are a value's. One-letter aliases would otherwise make endless paths."""
         if not self.is_own(path):
             return ""
         parts = path.split(".")
@@ -93,7 +94,7 @@ class Harmless:
         return path
 
     def allows(self, path: str) -> bool:
-        """Is a module of the library, or what is taken from it, harmless?"""
+        """Return whether a module of the library, or a member of one, is harmless."""
         if path in self.modules or path in self._packages:
             return True
         parts = path.split(".")
@@ -106,24 +107,28 @@ class Harmless:
     def _member(self, allowed: tuple[str, ...], member: str, module: str) -> bool:
         if _DUNDER.fullmatch(member):
             return plain_dunder(member)
-        if any(member == one or fnmatchcase(member, one) for one in allowed if one != _ALL):
+        if any(
+            member == pattern or fnmatchcase(member, pattern)
+            for pattern in allowed
+            if pattern != _ALL
+        ):
             return True
         is_module = self.carries and member in self.library and member != module
         return _ALL in allowed and not member.startswith("_") and not is_module
 
 
 def plain_dunder(name: str) -> bool:
-    """Does ``__name__`` only tell or compare? True of a name of another form."""
-    found = _DUNDER.fullmatch(name)
-    return found is None or found[1] in _PLAIN_DUNDERS
+    """Return whether ``__name__`` only describes or compares; True for a name of another form."""
+    match = _DUNDER.fullmatch(name)
+    return match is None or match[1] in _PLAIN_DUNDERS
 
 
 def inner_names(text: str) -> list[str]:
-    """What a text names that leads to code, frames or all classes: ``{0.__globals__}``."""
-    return [found[0] for found in _DUNDER.finditer(text) if found[1] in _INNER]
+    """Return the names in a text that lead to code, frames or all classes: ``{0.__globals__}``."""
+    return [match[0] for match in _DUNDER.finditer(text) if match[1] in _INNER]
 
 
-#: As words of a text: any other ``__word__`` may be one of the text's own.
+#: In a text any other ``__word__`` may be the text's own.
 _INNER = words(
     """
     globals builtins code closure subclasses loader getattribute
@@ -132,12 +137,15 @@ _INNER = words(
 
 
 def modules(text: str) -> dict[str, tuple[str, ...]]:
-    """A line a module: its path, then its members; several of which all are harmless without a colon."""
-    found: dict[str, tuple[str, ...]] = {}
+    """Return the members by module. The text has one module per line with its members, or several modules
+    without a colon of which all members are harmless."""
+    members_by_module: dict[str, tuple[str, ...]] = {}
     for line in text.strip().splitlines():
         path, is_listed, members = line.partition(":")
         if is_listed:
-            found[path.strip()] = found.get(path.strip(), ()) + tuple(members.split())
+            members_by_module[path.strip()] = members_by_module.get(path.strip(), ()) + tuple(
+                members.split()
+            )
         else:
-            found |= dict.fromkeys(line.split(), (_ALL,))
-    return found
+            members_by_module |= dict.fromkeys(line.split(), (_ALL,))
+    return members_by_module

@@ -2,7 +2,7 @@
 
 from fallback_tier.gates.capability.harmless import Harmless, modules, words
 
-#: Modules of node, of every version that is still met.
+#: Modules of node, of every version still in use.
 _LIBRARY = words(
     """
     _http_agent _http_client _http_common _http_incoming _http_outgoing _http_server _linklist
@@ -32,7 +32,7 @@ Reflect: preventExtensions set setPrototypeOf get apply getPrototypeOf
 require: main resolve cache
 """
 
-#: Names of the language and of every place that it runs in.
+#: Names of the language and of every environment that it runs in.
 _ROOTS = words(
     """
     AbortController AbortSignal AggregateError ByteLengthQueuingStrategy CountQueuingStrategy
@@ -52,10 +52,10 @@ _ROOTS = words(
     """
 )
 
-#: Members of its values: what a call of one does stays inside the process. Those of the global prototypes,
+#: Members of its values of which a call has no effect outside the process: those of the global prototypes,
 #: of node's events, streams and buffers, and of its modules (``fs``, ``path``, ``crypto``, …), as
-#: ``Object.getOwnPropertyNames`` lists them, without what runs or returns code (``constructor``). Such a
-#: name may also be another object's: ADR-0057 says what that misses.
+#: ``Object.getOwnPropertyNames`` lists them, without those that run or return code (``constructor``). Such
+#: a name may also be another object's: ADR-0057 says what that misses.
 _MEMBERS = words(
     """
     abort aborted abs access accessSync acos acosh add addAbortListener addEventListener

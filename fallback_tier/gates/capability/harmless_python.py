@@ -1,9 +1,9 @@
-"""Python: harmless modules of its library, built-in names, and members of its values."""
+"""Python: harmless modules of its standard library, built-in names, and members of its values."""
 
 from fallback_tier.gates.capability.harmless import Harmless, modules, words
 
-#: The library's top-level modules, of every version that is still met: so that what an interpreter has
-#: does not change a verdict.
+#: The library's top-level modules, of every version still in use, so that the interpreter's version does
+#: not change a verdict.
 _LIBRARY = words(
     """
     __builtin__ __future__ __main__ BaseHTTPServer CGIHTTPServer ConfigParser Cookie
@@ -121,7 +121,7 @@ uuid: UUID NAMESPACE_* RESERVED_* RFC_* SafeUUID getnode uuid[1-8] NIL MAX
 xml.sax: SAX*Exception
 """
 
-#: Built-in names that reach nowhere by themselves. ``eval`` and its like are in ``tables.py``.
+#: Built-in names without an effect outside the process. ``eval`` and the like are in ``tables.py``.
 _ROOTS = words(
     """
     False None True NotImplemented Ellipsis abs aiter all anext any apply ascii basestring bin
@@ -135,10 +135,10 @@ _ROOTS = words(
     """
 )
 
-#: Members of its values: what a call of one does stays inside the process. Every public member of the
-#: built-in types and of what its modules make (paths, dates, matches, loggers, archives, …), as ``dir``
-#: lists them, without what runs or returns code (``run``, ``compile``, ``gi_frame``). Such a name may
-#: also be another object's: ADR-0057 says what that misses.
+#: Members of its values of which a call has no effect outside the process. Every public member of the
+#: built-in types and of the objects that its modules create (paths, dates, matches, loggers, archives, …),
+#: as ``dir`` lists them, without those that run or return code (``run``, ``compile``, ``gi_frame``). Such a
+#: name may also be another object's: ADR-0057 says what that misses.
 _MEMBERS = words(
     """
     CRC FileHeader OutputString absolute acquire acquire_lock add addFilter addHandler

@@ -1,7 +1,7 @@
-"""What a project has at its base commit: modules, members, names that need no import.
+"""A project's content at its base commit: modules, members, names that need no import.
 
-Read as text, not as syntax, and only for what the changed files don't answer: thousands of files are looked
-through in the time that a few are parsed. A word of a comment counts too.
+Read as text, not as syntax, and only for what the changed files don't answer: thousands of files are
+searched in the time that a few are parsed. A word in a comment counts too.
 """
 
 import re
@@ -18,32 +18,33 @@ from fallback_tier.syntax import grammar_of
 
 
 class About(Enum):
-    """What is asked of a project: does it bring in a module, hold a file, have a member, use a name?"""
+    """The kind of question: does a project import a module, hold a file, have a member, use a name?"""
 
     MODULE = "module"
     FILE = "file"
     MEMBER = "member"
     ROOT = "root"
-    #: Nothing that a project has answers it.
+    #: The project's content does not answer it.
     NOTHING = "nothing"
 
 
 class Question(NamedTuple):
-    """``name`` is known where the project has it, in a file of the same language."""
+    """A question whether the project has ``name``, in a file of the same language."""
 
     about: About
     name: str
     is_python: bool = True
 
 
-#: Texts of paths: those that can be read.
+#: Returns the texts of paths, of those that can be read.
 Texts = Callable[[Iterable[str]], Iterable[tuple[str, str]]]
 
-#: ``import name``, ``from name.a import b``; ``require('name/a')``. ``NAME`` stands for what is asked.
+#: ``import name``, ``from name.a import b``; ``require('name/a')``. ``NAME`` is replaced by the question's
+#: name.
 _PYTHON_MODULE = r"^[ \t]*(?:from[ \t]+NAME\b|import[ \t]+(?:[\w., \t]+,[ \t]*)?NAME\b)"
 _SCRIPT_MODULE = r"(?:\bfrom|\bimport|\brequire\s*\(|\bimport\s*\()\s*['\"`]NAME['\"`/]"
 
-#: Where a function, a method or a class is made, or a property gets a value.
+#: A definition of a function, a method or a class, or a property that gets a value.
 _PYTHON_DEFINED = r"\b(?:def|class)[ \t]+NAME\b"
 _SCRIPT_DEFINED = (
     r"\b(?:function\b[ \t*]*|class[ \t]+|get[ \t]+|async[ \t]+)NAME(?![\w$])"
@@ -59,19 +60,19 @@ _SCRIPT_ROOT = r"(?<![\w$.'\"-])NAME(?![\w$])"
 
 @dataclass(frozen=True)
 class Project:
-    """A project's files at its base commit; none: nothing is known of it."""
+    """A project's files at its base commit; without paths nothing is known of it."""
 
     paths: tuple[str, ...] = ()
     texts: Texts = lambda _: ()
 
     def known(self, questions: Iterable[Question]) -> set[Question]:
-        """The questions that the project answers, in files that a fix may change."""
-        asked = set(questions)
-        found = {question for question in asked if self._has_file(question)}
+        """Return the questions that the project answers, in files that a fix may change."""
+        unique = set(questions)
+        known = {question for question in unique if self._has_file(question)}
         for is_python in (True, False):
-            here = {one for one in asked - found if one.is_python is is_python}
-            found |= answered(here, self._sources(is_python=is_python))
-        return found
+            remaining = {question for question in unique - known if question.is_python is is_python}
+            known |= answered(remaining, self._sources(is_python=is_python))
+        return known
 
     def _has_file(self, question: Question) -> bool:
         if question.about is About.FILE:
@@ -80,7 +81,7 @@ class Project:
         return is_module and question.name in self._packages
 
     def _sources(self, *, is_python: bool) -> Iterator[str]:
-        """Texts of product source: what a test brings in is not what the product does."""
+        """Return the texts of product source: what a test imports is not what the product does."""
         wanted = (
             path
             for path in self.paths
@@ -93,12 +94,12 @@ class Project:
     @cached_property
     def _packages(self) -> frozenset[str]:
         """Names under which Python may find a file or folder of the project."""
-        found: set[str] = set()
+        names: set[str] = set()
         for path in self.paths:
             if path.endswith((".py", ".pyx", ".pyi")):
                 parts = PurePosixPath(path).parts
-                found |= {*parts[:-1], parts[-1].partition(".")[0]}
-        return frozenset(found)
+                names |= {*parts[:-1], parts[-1].partition(".")[0]}
+        return frozenset(names)
 
     @cached_property
     def _stems(self) -> frozenset[str]:
@@ -106,49 +107,53 @@ class Project:
 
 
 def stems(paths: Iterable[str]) -> frozenset[str]:
-    """Files without their endings, and folders: what ``./a/b`` may name."""
-    found: set[str] = set()
+    """Return the paths of files without their endings, and of folders: what ``./a/b`` may name."""
+    names: set[str] = set()
     for path in paths:
         pure = PurePosixPath(path)
-        found |= {path, *map(str, pure.parents)}
+        names |= {path, *map(str, pure.parents)}
         while pure.suffix:
             pure = pure.with_suffix("")
-            found.add(str(pure))
-    return frozenset(found)
+            names.add(str(pure))
+    return frozenset(names)
 
 
 def answered(
     questions: Iterable[Question], texts: Iterable[str], *, defined: bool = False
 ) -> set[Question]:
-    """The questions that a text answers. ``defined``: a member only where it is made."""
-    patterns = {one: pattern for one in questions if (pattern := _pattern(one, defined=defined))}
-    found: set[Question] = set()
+    """Return the questions that a text answers. ``defined``: a member counts only where it is defined."""
+    patterns = {
+        question: pattern
+        for question in questions
+        if (pattern := _pattern(question, defined=defined))
+    }
+    known: set[Question] = set()
     for text in chain(texts):
-        if len(found) == len(patterns):
+        if len(known) == len(patterns):
             break
         for question, pattern in patterns.items():
-            if question not in found and question.name in text and pattern.search(text):
-                found.add(question)
-    return found
+            if question not in known and question.name in text and pattern.search(text):
+                known.add(question)
+    return known
 
 
 def _pattern(question: Question, *, defined: bool) -> re.Pattern[str] | None:
     about, name, is_python = question
     if about is About.MEMBER:
         if defined:
-            message = _PYTHON_DEFINED if is_python else _SCRIPT_DEFINED
+            pattern = _PYTHON_DEFINED if is_python else _SCRIPT_DEFINED
         else:
-            message = _PYTHON_MEMBER if is_python else _SCRIPT_MEMBER
+            pattern = _PYTHON_MEMBER if is_python else _SCRIPT_MEMBER
     elif about is About.MODULE and not defined:
-        message = _PYTHON_MODULE if is_python else _SCRIPT_MODULE
+        pattern = _PYTHON_MODULE if is_python else _SCRIPT_MODULE
     elif about is About.ROOT and not defined:
-        message = _SCRIPT_ROOT
+        pattern = _SCRIPT_ROOT
     else:
         return None
-    return re.compile(message.replace("NAME", re.escape(name)), re.MULTILINE)
+    return re.compile(pattern.replace("NAME", re.escape(name)), re.MULTILINE)
 
 
-def package_of(message: str) -> str:
-    """``@a/b`` of ``@a/b/c``, ``a`` of ``a/b``."""
-    parts = message.split("/")
-    return "/".join(parts[:2]) if message.startswith("@") else parts[0]
+def package_of(specifier: str) -> str:
+    """Return ``@a/b`` for ``@a/b/c``, ``a`` for ``a/b``."""
+    parts = specifier.split("/")
+    return "/".join(parts[:2]) if specifier.startswith("@") else parts[0]

@@ -1,7 +1,7 @@
-"""Reads one file: every use of what the lists name, with its lines.
+"""The uses of capabilities in one file: every use of a listed name, with its lines.
 
-A *use* is a mention, called or not: ``run = os.system`` hands the same power on as a call does. Bringing a
-module in counts too. What is only written in a comment or a string is no use.
+A *use* is a mention, called or not: ``run = os.system`` hands on the same power as a call. Importing a
+module counts too. A mention in a comment or a string is not a use.
 """
 
 import posixpath
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
 
 
 class CapabilityUse(NamedTuple):
-    """A capability, and what it is used by: ``process``, ``child_process.exec``."""
+    """A capability and its use: ``process``, ``child_process.exec``."""
 
     capability: Capability
     callee: str
 
 
-# What a reader of one file can't tell the power of, each with the question that the project may answer: a
-# module that is brought in, the member that is called of a value that nothing here makes, a name that
-# nothing binds, a call of what is computed, the way from a value to its inner parts.
+# What the reader of one file can't judge, each with a question that the project may answer: an imported
+# module, a called member of a value that the file does not make, a name that the file does not bind, a
+# call of a computed value, the way from a value to its inner parts.
 
-#: What a relative import of JavaScript can run that is no source of a language that is read.
+#: Files that a relative import of JavaScript can run, but that are not source.
 _NATIVE = (".node", ".wasm")
 
-#: Members that lead from any value to what runs a text.
+#: Members that lead from any value to code that runs a text.
 _LEADING = frozenset({"constructor", "__proto__"})
 
-#: Members of node's modules that load code, whatever leads to them.
+#: Members of node's modules that load code, however they are reached.
 _LOADING = words(
     """
     _load _resolveFilename _resolveLookupPaths _extensions _compile _findPath _nodeModulePaths _initPaths
@@ -60,39 +60,39 @@ class _Unknown:
         self.found: defaultdict[CapabilityUse, list[int]] = defaultdict(list)
         self.questions: dict[CapabilityUse, Question] = {}
 
-    def brought(self, message: str, node: "Node") -> None:
-        """A module, as an import names it, that is not of the language's own library."""
+    def brought(self, specifier: str, node: "Node") -> None:
+        """Record an imported module that is not in the language's standard library."""
         if self._is_python:
-            if message.startswith("."):
-                self._relative(message, node)
+            if specifier.startswith("."):
+                self._relative(specifier, node)
                 return
-            top = message.partition(".")[0]
-            self._ask(message, Question(About.MODULE, top), node)
-        elif message.startswith("."):
-            place = posixpath.normpath(str(self._folder / message))
-            is_file = not place.startswith("..") and not message.endswith(_NATIVE)
+            top = specifier.partition(".")[0]
+            self._ask(specifier, Question(About.MODULE, top), node)
+        elif specifier.startswith("."):
+            path = posixpath.normpath(str(self._folder / specifier))
+            is_file = not path.startswith("..") and not specifier.endswith(_NATIVE)
             self._ask(
-                message,
-                Question(About.FILE, _stem(place), False) if is_file else _NO_QUESTION,
+                specifier,
+                Question(About.FILE, _stem(path), False) if is_file else _NO_QUESTION,
                 node,
             )
-        elif message.startswith("/") or ":" in message:
-            self._ask(message, _NO_QUESTION, node)
-        elif message:
-            self._ask(message, Question(About.MODULE, package_of(message), False), node)
+        elif specifier.startswith("/") or ":" in specifier:
+            self._ask(specifier, _NO_QUESTION, node)
+        elif specifier:
+            self._ask(specifier, Question(About.MODULE, package_of(specifier), False), node)
 
-    def _relative(self, message: str, node: "Node") -> None:
-        """``from .a.b import c``; what ``from . import c`` brings may be a name of the package's."""
-        names = message.lstrip(".").split(".")
+    def _relative(self, specifier: str, node: "Node") -> None:
+        """Record ``from .a.b import c``. (``from . import c`` may import a name of the package itself.)"""
+        names = specifier.lstrip(".").split(".")
         folder = self._folder
-        for _ in range(len(message) - len(message.lstrip(".")) - 1):
+        for _ in range(len(specifier) - len(specifier.lstrip(".")) - 1):
             folder = folder.parent
         if names[0]:
-            place = folder.joinpath(*names)
-            self._ask(message, Question(About.FILE, str(place), True), node)
+            path = folder.joinpath(*names)
+            self._ask(specifier, Question(About.FILE, str(path), True), node)
 
     def called_member(self, name: str, node: "Node") -> None:
-        """A member that is called of a value of which nothing is known."""
+        """Record a called member of an unknown value."""
         if name in _LEADING:
             self._ask(f".{name}", _NO_QUESTION, node)
             return
@@ -104,39 +104,40 @@ class _Unknown:
             self._ask(f".{name}", Question(About.MEMBER, name, self._is_python), node)
 
     def unbound(self, name: str, node: "Node") -> None:
-        """A name that nothing in the file binds; Python's, its built-in ones, are in ``tables.py``."""
+        """Record a name that the file does not bind; Python's built-in names are in ``tables.py``."""
         if self._is_python:
             return
         if name not in self._table.harmless.roots and name not in self._table.roots:
             self._ask(name, Question(About.ROOT, name, False), node)
 
     def inner(self, name: str, node: "Node") -> None:
-        """An attribute, if it leads to code, frames or all classes; in JavaScript, to node's loader."""
+        """Record an attribute that leads to code, frames, all classes, or in JavaScript to node's
+        loader."""
         if not plain_dunder(name):
             self._ask(name, _NO_QUESTION, node)
         elif not self._is_python and name in _LOADING and not self._names.is_own(node):
             self._ask(f".{name}", _NO_QUESTION, node)
 
-    def spelled(self, message: str | None, node: "Node") -> None:
-        """A name or a text, if it is a variable that steers what programs load."""
-        name = (message or "").partition("=")[0]
+    def spelled(self, text: str | None, node: "Node") -> None:
+        """Record a name or a text that is a variable which controls what programs load."""
+        name = (text or "").partition("=")[0]
         if name in STEERING:
             self._ask(f"the variable {name}", _NO_QUESTION, node)
 
     def written(self, holder: "Node | None", name: str, node: "Node") -> None:
-        """A member that is set, if code that is not the project's own is another for it. ``name``: empty if
-        it is computed."""
+        """Record a member that is set, if code outside the project then behaves differently. ``name``:
+        empty if it is computed."""
         for path in self._names.holders(holder):
             if self._table.steers(path, name):
                 self._ask(f"a change of {path}.{name or ANY}", _NO_QUESTION, node)
 
-    def text(self, message: str | None, node: "Node") -> None:
-        """A text that names such an attribute: a formatter or a getter may follow it."""
-        for name in inner_names(message or ""):
+    def text(self, text: str | None, node: "Node") -> None:
+        """Record a text that names such an attribute: a formatter or a getter may use it."""
+        for name in inner_names(text or ""):
             self._ask(f"{name} in a text", _NO_QUESTION, node)
 
     def made(self, what: str, node: "Node") -> None:
-        """What is only made when the program runs."""
+        """Record a value that exists only when the program runs."""
         self._ask(what, _NO_QUESTION, node)
 
     def _ask(self, callee: str, question: Question, node: "Node") -> None:
@@ -145,24 +146,24 @@ class _Unknown:
         self.found[use].append(node.start_point.row + 1)
 
 
-def _stem(place: str) -> str:
-    """A path that may name a file of another ending: ``a.js`` of ``a.ts``."""
-    return place[:-3] if place.endswith((".js", ".ts")) else place.removesuffix(".mjs")
+def _stem(path: str) -> str:
+    """Return a path that may name a file of another ending: ``a.js`` for ``a.ts``."""
+    return path[:-3] if path.endswith((".js", ".ts")) else path.removesuffix(".mjs")
 
 
-#: How a node stands to the one around it: an expression; the object of a member; what is called; a place
-#: that binds names; no expression at all.
+#: The role of a node in its parent: an expression; the object of a member; a callee; a position that binds
+#: names; not an expression.
 _PLAIN, _SPINE, _CALLEE, _TARGET, _LABEL = range(5)
 
 _NONE: dict[int, int] = {}
 
-#: Types in a type: ``dict[str, list[Path]]`` has five nodes.
+#: Nested types: ``dict[str, list[Path]]`` has five nodes.
 _MAX_DEPTH = 20
 
 
 @dataclass(frozen=True)
 class CapabilityUses:
-    """The uses of a file, each with the lines (from 1) that it is on; whether the text has a fault."""
+    """The uses in a file, each with its lines (from 1), and whether the text has a syntax error."""
 
     lines: dict[CapabilityUse, tuple[int, ...]]
     is_broken: bool = False
@@ -170,12 +171,12 @@ class CapabilityUses:
 
     @property
     def counts(self) -> dict[CapabilityUse, int]:
-        """How often each is used."""
+        """The number of uses."""
         return {use: len(lines) for use, lines in self.lines.items()}
 
 
 def capability_uses(text: str, grammar: str, path: str = "") -> CapabilityUses | None:
-    """Return the capability uses of a text of this grammar, read around its faults; None: the parse takes
+    """Return the capability uses of a text of this grammar, despite syntax errors; None if the parse takes
     more than MAX_PARSE_STEPS."""
     source = text.encode("utf-8", "replace")
     tree = parse(source, grammar)
@@ -184,12 +185,12 @@ def capability_uses(text: str, grammar: str, path: str = "") -> CapabilityUses |
     is_python = grammar == "python"
     reader = _Reader(source, path, is_python=is_python)
     reader.read(tree.root_node)
-    found = {use: tuple(sorted(lines)) for use, lines in reader.found.items()}
-    return CapabilityUses(found, tree.root_node.has_error, reader.unknown.questions)
+    lines_by_use = {use: tuple(sorted(lines)) for use, lines in reader.found.items()}
+    return CapabilityUses(lines_by_use, tree.root_node.has_error, reader.unknown.questions)
 
 
 class _Reader:
-    """One walk that collects, one look at what was collected, once all names are known."""
+    """A reader that collects nodes in one walk, and judges them once all names are known."""
 
     def __init__(self, source: bytes, path: str, *, is_python: bool) -> None:
         self._shape: Shape = shapes.PYTHON if is_python else shapes.JAVASCRIPT
@@ -218,7 +219,7 @@ class _Reader:
         return shape.names.union(shape.members, shape.indexes, shape.calls)
 
     def _walk(self, root: "Node") -> None:
-        """Without recursion: depth is the text's to choose."""
+        """Collect the nodes, without recursion: the text determines the depth."""
         pending = [(root, _PLAIN)]
         while pending:
             node, role = pending.pop()
@@ -250,7 +251,7 @@ class _Reader:
         return self._shape.names | {"shorthand_property_identifier_pattern"}
 
     def _roles(self, node: "Node", role: int) -> tuple[dict[int, int], int]:
-        """The roles of a node's children by their id, and that of the others."""
+        """Return the roles of a node's children by their id, and the role of the others."""
         shape, kind = self._shape, node.type
         if kind in shape.members:
             return self._fields(node, shape.members[kind], (_SPINE, _LABEL)), _PLAIN
@@ -285,16 +286,17 @@ class _Reader:
         }
 
     def _brought_in(self, statement: "Node") -> bool:
-        """Bind and count what an import brings; False: it is none (``export const …``)."""
-        brought = self._import(statement, self._names)
-        if brought is None:
+        """Bind and count what a statement imports. Return False if it imports nothing (``export
+        const …``)."""
+        paths = self._import(statement, self._names)
+        if paths is None:
             return False
-        for path in brought:
+        for path in paths:
             self._bring(path, statement)
         return True
 
     def _bring(self, path: str, node: "Node") -> None:
-        """A module, or a member of one, that is brought in."""
+        """Count an imported module, or a member of one."""
         path = path.removeprefix(
             "six.moves."
         )  # the library's, by a name that old and new Pythons share
@@ -330,7 +332,7 @@ class _Reader:
                 continue
             is_whole = path in self._table.holders and role == _PLAIN and kind not in shape.calls
             if is_whole and not self._is_compared(node):
-                # A whole module handed on: what is done with it there can't be seen.
+                # A whole module is handed on: its uses there can't be seen.
                 self._add(self._table.holders[path], path, node)
             elif kind not in shape.calls or self._is_got(node):
                 self._count(path, node)
@@ -340,7 +342,7 @@ class _Reader:
                     self._add(Capability.DYNAMIC_CODE, path, node)
 
     def _is_got(self, call: "Node") -> bool:
-        """``getattr(os, "system")``: the call itself is the mention."""
+        """Return whether a call is itself the mention: ``getattr(os, "system")``."""
         paths = self._names.resolve(self._names.callee(call), called=True)
         return bool(paths & self._table.getters)
 
@@ -369,7 +371,7 @@ class _Reader:
         if paths & self._table.getters:
             if len(arguments) > 1 and self._names.literal(arguments[1]) is None:
                 self.unknown.made("a member whose name is computed", call)
-            self._excused.add(first.id)  # what is got from it counts, not that it was asked
+            self._excused.add(first.id)  # the member counts, not that the call names the module
         for path in paths & self._table.safe_with.keys():
             word = self._table.safe_with[path]
             if any(self._names.text(argument).endswith(word) for argument in arguments[1:]):
@@ -380,12 +382,13 @@ class _Reader:
         return member.child_by_field_name(fields[0])
 
     def _is_compared(self, node: "Node") -> bool:
-        """``require.main === module``, ``typeof module``: it is not handed on."""
-        around = node.parent.type if node.parent is not None else ""
-        return self._names.text(node) == "module" and around not in HANDED_ON
+        """Return whether a module is not handed on: ``require.main === module``, ``typeof module``."""
+        parent_type = node.parent.type if node.parent is not None else ""
+        return self._names.text(node) == "module" and parent_type not in HANDED_ON
 
     def _look_at_setter(self, call: "Node", callee: "Node", arguments: list["Node"]) -> None:
-        """``setattr(json, "loads", x)``, ``Object.assign(process.env, x)``, ``os.environ.update(x)``."""
+        """Record ``setattr(json, "loads", x)``, ``Object.assign(process.env, x)``,
+        ``os.environ.update(x)``."""
         name, holder = self._names.named_member(callee), None
         if name:
             holder = self._holder(callee)
@@ -396,21 +399,21 @@ class _Reader:
             holder, *values = arguments
             names = [self._names.literal(values[0]) or ""] if values else [""]
             if name in shapes.MERGERS:
-                names = [one for value in values for one in self._keys(value)]
+                names = [name_set for value in values for name_set in self._keys(value)]
         elif name in shapes.UPDATERS and (
             self._names.member(holder) == "__dict__"
             or self._names.holders(holder) & (self._table.environments | {"sys.modules"})
         ):
             names = [self._names.literal(arguments[0]) or ""]
             if name in shapes.MERGERS:
-                names = [one for value in arguments for one in self._keys(value)]
+                names = [name_set for value in arguments for name_set in self._keys(value)]
         else:
             return
-        for one in names:
-            self.unknown.written(holder, one, call)
+        for name_set in names:
+            self.unknown.written(holder, name_set, call)
 
     def _keys(self, value: "Node") -> Iterator[str]:
-        """The names that a value of names sets; an empty one stands for those that can't be told."""
+        """Yield the names that a value of names sets; "" for names that are unknown."""
         if value.type == "keyword_argument":
             yield self._names.text(value.child_by_field_name("name") or value)
         elif value.type not in {"object", "dictionary"}:
@@ -437,14 +440,14 @@ class _Reader:
             self.unknown.called_member(name, callee)
         elif callee.type in self._shape.indexes:
             self.unknown.made("a call of a computed member", callee)
-        elif callee.type == "call":  # of Python; in JavaScript an everyday way to write
+        elif callee.type == "call":  # in Python; in JavaScript it is common
             self.unknown.made("a call of what a call gives", callee)
         elif callee.type in self._shape.names:
             for member in self._names.aliases.get(self._names.text(callee), ()):
                 self.unknown.called_member(member, callee)
 
     def _look_at_timer(self, first: "Node") -> None:
-        """A browser's timer runs a text: what it gets must be seen to be a function."""
+        """Record a browser's timer unless its argument is seen to be a function: timers also run texts."""
         first = self._names.bare(first)
         if self._names.member(first):
             self.unknown.called_member(self._names.member(first), first)
@@ -455,9 +458,9 @@ class _Reader:
             self.unknown.made("a timer of what may be a text", first)
 
     def _look_at_mention(self, node: "Node", name: str) -> None:
-        """What calls or gets anything, handed on."""
-        around = node.parent.type if node.parent is not None else ""
-        if around not in HANDED_ON:
+        """Record a function that is handed on and calls or gets anything."""
+        parent_type = node.parent.type if node.parent is not None else ""
+        if parent_type not in HANDED_ON:
             return
         if name == "constructor":
             self.unknown.called_member(name, node)
@@ -470,15 +473,15 @@ class _Reader:
 
     @cached_property
     def _functions(self) -> frozenset[str]:
-        found = {
+        names = {
             self._names.text(callee)
             for node, _ in self._seen
             if node.type in self._shape.calls
             and (callee := self._names.callee(node)) is not None
             and callee.type in self._shape.names
         }
-        found |= {self._names.text(left) for left, right in self._pairs if right.type in FUNCTIONS}
-        return frozenset(found | self._defined)
+        names |= {self._names.text(left) for left, right in self._pairs if right.type in FUNCTIONS}
+        return frozenset(names | self._defined)
 
     def _count(self, path: str, node: "Node") -> None:
         kind = self._table.kind(path)
@@ -491,35 +494,35 @@ class _Reader:
 
 def _is_annotation(node: "Node") -> bool:
     """Return whether a node is in the type of a parameter, next to the names that parameters bind."""
-    around: Node | None = node
+    ancestor: Node | None = node
     for _ in range(_MAX_DEPTH):
-        around = around.parent if around is not None else None
-        if around is None or around.type in {"parameters", "lambda_parameters", "block"}:
+        ancestor = ancestor.parent if ancestor is not None else None
+        if ancestor is None or ancestor.type in {"parameters", "lambda_parameters", "block"}:
             return False
-        if around.type == "type":
+        if ancestor.type == "type":
             return True
     return False
 
 
 def _python_import(statement: "Node", names: Names) -> list[str]:
-    """Bind its names; the modules, or else members, that it brings in."""
+    """Bind the names of an import. Return the modules, otherwise the members, that it imports."""
     module = statement.child_by_field_name("module_name")
     if module is None:
         return [_plain(child, names) for child in statement.children_by_field_name("name")]
-    inside = names.text(module)
+    module_name = names.text(module)
     if any(child.type == "wildcard_import" for child in statement.named_children):
-        return names.bind_all(inside)
-    brought = []
+        return names.bind_all(module_name)
+    imported = []
     for child in statement.children_by_field_name("name"):
         name, alias = _renamed(child, names)
-        path = names.carried(f"{inside}.{name}")
+        path = names.carried(f"{module_name}.{name}")
         names.bring(alias or name, path)
-        brought.append(path)
-    return names.weighed(inside, brought)
+        imported.append(path)
+    return names.weighed(module_name, imported)
 
 
 def _plain(child: "Node", names: Names) -> str:
-    """``import a.b`` binds ``a``, ``import a.b as c`` binds ``c``."""
+    """Bind ``a`` for ``import a.b``, ``c`` for ``import a.b as c``. Return the module."""
     name, alias = _renamed(child, names)
     if alias:
         names.bring(alias, name)
@@ -530,13 +533,13 @@ def _plain(child: "Node", names: Names) -> str:
 
 
 def _renamed(node: "Node", names: Names) -> tuple[str, str]:
-    """What is imported, and the name that it gets where that is another."""
+    """Return the imported name, and its alias or ""."""
     name, alias = node.child_by_field_name("name"), node.child_by_field_name("alias")
     return names.text(node if name is None else name), names.text(alias) if alias else ""
 
 
 def _javascript_import(statement: "Node", names: Names) -> list[str] | None:
-    """As ``_python_import``; None where it is no import (``export const …``)."""
+    """Do the same as ``_python_import``, but return None if it is not an import (``export const …``)."""
     clause = next((c for c in statement.named_children if c.type.endswith("_clause")), None)
     source = statement.child_by_field_name("source")
     if source is None and clause is not None and clause.type == "import_require_clause":
@@ -544,7 +547,7 @@ def _javascript_import(statement: "Node", names: Names) -> list[str] | None:
     if source is None:
         return None
     if any(child.type == "type" for child in statement.children):
-        return []  # of types nothing is left when it runs
+        return []  # types do not exist when it runs
     module = module_path(names.literal(source) or "")
     if statement.type == "import_statement" and clause is not None:
         _bind(clause, module, names)
@@ -559,7 +562,7 @@ def _bind(clause: "Node", module: str, names: Names) -> None:
             for inner in child.named_children:
                 names.bring(names.text(inner), module)
         elif child.type == "named_imports":
-            for one in child.named_children:
-                name, alias = _renamed(one, names)
+            for specifier in child.named_children:
+                name, alias = _renamed(specifier, names)
                 member = name.strip("\"'")  # a name may be a string (ES2022)
                 names.bring(alias or name, f"{module}.{member}")

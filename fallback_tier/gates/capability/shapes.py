@@ -1,4 +1,4 @@
-"""What the reader has to know of a grammar: which nodes name, call, bind and bring in."""
+"""The reader's knowledge of a grammar: nodes that name, call, bind and import."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ FUNCTIONS = frozenset(
     {"arrow_function", "function_expression", "function", "generator_function", "lambda"}
 )
 
-#: What is written in one of these is handed on.
+#: Nodes whose children are handed on.
 HANDED_ON = frozenset({"arguments", "argument_list", "array", "list", "tuple", "class_heritage"})
 
 #: Nodes that spell a name or a text.
@@ -20,7 +20,7 @@ SPELLED = frozenset(
     }
 )
 
-#: Calls that set members of their first argument, which the second names.
+#: Calls that set members of their first argument; the second names the member.
 SETTERS = frozenset({"setattr", "delattr"})
 SETTERS_OF = frozenset({"Object", "Reflect", "object", "type"})
 MEMBER_SETTERS = frozenset(
@@ -36,7 +36,7 @@ MEMBER_SETTERS = frozenset(
         *("__setattr__", "__delattr__"),
     }
 )
-#: Methods that set members of what they are called on.
+#: Methods that set members of the object that they are called on.
 UPDATERS = frozenset({"update", "setdefault", "__setitem__", "__ior__"})
 #: Of both, those that take the members from other values.
 MERGERS = frozenset({"assign", "defineProperties", "setPrototypeOf", "update", "__ior__"})
@@ -44,12 +44,12 @@ MERGERS = frozenset({"assign", "defineProperties", "setPrototypeOf", "update", "
 
 @dataclass(frozen=True)
 class Shape:
-    """Node types by what they mean; field names in the order that the reader expects them.
+    """Node types by their meaning; field names in the order that the reader expects.
 
-    ``members`` and ``indexes``: object, then name. ``calls``: what is called. ``pairs``: a target and the
-    value that it gets. ``targets``: fields that bind names. ``lists``: nodes whose children bind names.
-    ``through``: nodes that have the value of one of their children. ``labels``: fields that are no
-    expression. ``skipped``: nodes that never run.
+    ``members`` and ``indexes``: object, then name. ``calls``: the callee. ``pairs``: a target and its
+    value. ``targets``: fields that bind names. ``lists``: nodes whose children bind names. ``through``:
+    nodes that have the value of one of their children. ``labels``: fields that are not an expression.
+    ``skipped``: nodes that are not executed.
     """
 
     names: frozenset[str]

@@ -1,7 +1,8 @@
-"""What counts as a capability use, a list a language and kind. To add one: a word in the right list.
+"""Lists of capability uses, one list per language and kind. To add one, add a word to the right list.
 
-An entry is a dotted path. A module covers all of its members but constants and exceptions; a function of
-a module that everybody uses (``os``, ``process``) stands alone. Names that need no import are ``roots``.
+An entry is a dotted path. A module covers all of its members except constants and exceptions; for modules
+that most code uses (``os``, ``process``) single functions are listed. Names that need no import are
+``roots``.
 """
 
 import re
@@ -14,24 +15,24 @@ from fallback_tier.gates.capability.harmless import Harmless, words
 from fallback_tier.gates.capability.harmless_javascript import JAVASCRIPT as _JAVASCRIPT
 from fallback_tier.gates.capability.harmless_python import PYTHON as _PYTHON
 
-#: Constants and exceptions of a listed module: they do nothing.
+#: Constants and exceptions of a listed module: they have no effect.
 _HARMLESS = re.compile(
     r"[A-Z][A-Z0-9_]*|\w*(?:Error|Exception|Expired|Timeout|Warning)|exceptions|error|timeout|herror|gaierror"
 )
 
-#: What an import of a CommonJS module is called in an ES module.
+#: The name of a CommonJS module's import in an ES module.
 _DEFAULT = re.compile(r"\.default(?=\.|$)")
 
-#: A member that can be shown; any other is as good as computed.
+#: A member that can be shown; any other counts as computed.
 _NAME = re.compile(r"[\w$]{1,64}")
 
 #: Members of a function that call it.
 _CALLING = frozenset({"call", "apply", "bind", "constructor"})
 
-#: The member that a computed name may be: any.
+#: Stands for any member, if the name is computed.
 ANY = "[*]"
 
-#: Variables by which a program loads or runs what its own text does not say.
+#: Variables that make a program load or run what its own text does not say.
 STEERING = words(
     """
     NODE_OPTIONS NODE_PATH NODE_REPL_EXTERNAL_MODULE NODE_EXTRA_CA_CERTS NODE_TLS_REJECT_UNAUTHORIZED
@@ -44,7 +45,7 @@ STEERING = words(
     """
 )
 
-#: What test runners of JavaScript put into the namespace of all.
+#: Names that JavaScript's test runners add to the global namespace.
 _RUNNERS_GLOBALS = words(
     """
     QUnit after afterAll afterEach assert before beforeAll beforeEach chai context describe expect
@@ -55,15 +56,16 @@ _RUNNERS_GLOBALS = words(
 
 @dataclass(frozen=True)
 class Table:
-    """One language's lists. ``called``: roots that do harm only where they are called.
+    """One language's lists. ``called``: roots that have an effect only if they are called.
 
     ``loaders`` return the module that their first argument names, ``getters`` the member of their first
     argument that the second one names; ``outer`` are spellings of the namespace that holds the roots, and
-    ``ways`` what else leads to a module or a root.
+    ``ways`` other paths that lead to a module or a root.
+
     ``environments``: variables that programs started later see; ``settable``: members of the library that a
-    program is meant to set.
-    ``safe_with``: a call is harmless where an argument ends with this word. ``gives``: what a call of
-    this returns, where that matters. ``carried``: modules that others import, and have as a member then.
+    program is meant to set. ``safe_with``: a call is harmless if an argument ends with this word.
+    ``gives``: what a call of this returns, if it matters. ``carried``: modules that others import, so that
+    they have it as a member.
     """
 
     listed: Mapping[str, Capability]
@@ -83,28 +85,28 @@ class Table:
 
     @cached_property
     def holders(self) -> dict[str, Capability]:
-        """Modules with listed members, not listed themselves, with the first such member's kind."""
-        found: dict[str, Capability] = {}
+        """Unlisted modules with listed members, with the first such member's kind."""
+        kind_by_module: dict[str, Capability] = {}
         for path, kind in self.listed.items():
             while "." in path:
                 path = path.rpartition(".")[0]
                 if path not in self.listed:
-                    found.setdefault(path, kind)
-        return found
+                    kind_by_module.setdefault(path, kind)
+        return kind_by_module
 
     @cached_property
     def _followed(self) -> frozenset[str]:
-        messages = self.loaders | self.getters | self.timers | self.outer | self.ways
-        return messages | self.holders.keys()
+        followed = self.loaders | self.getters | self.timers | self.outer | self.ways
+        return followed | self.holders.keys()
 
     def normal(self, path: str) -> str:
-        """The path as the lists spell it; empty where it leads nowhere that matters."""
+        """Return the path as the lists spell it, or "" if it leads to nothing that matters."""
         path = _DEFAULT.sub("", path).removeprefix("six.moves.")
         for outer in self.outer:
             if path.startswith(f"{outer}.") and path != f"{outer}.{ANY}":
                 path = path.removeprefix(f"{outer}.")
-        for message in dict.fromkeys((path, path := self.harmless.led_to(path))):
-            parts = message.split(".")
+        for candidate in dict.fromkeys((path, path := self.harmless.led_to(path))):
+            parts = candidate.split(".")
             for end in range(1, len(parts) + 1):
                 entry = ".".join(parts[:end])
                 if entry in self.listed:
@@ -112,12 +114,12 @@ class Table:
                         part if _NAME.fullmatch(part) else ANY for part in parts[end : end + 1]
                     ]
                     return ".".join([entry, *member])
-        held = path.removesuffix(f".{ANY}")
-        is_followed = path in self._followed or held in self._followed
+        without_any = path.removesuffix(f".{ANY}")
+        is_followed = path in self._followed or without_any in self._followed
         return path if is_followed else self.harmless.near(path)
 
     def kind(self, path: str) -> Capability | None:
-        """The capability that a normal path uses; None: nothing by itself."""
+        """Return the capability that a normal path uses, or None if it uses none by itself."""
         listed = self._listed(path)
         if listed is None and self.harmless.is_own(path) and not self._allows(path):
             return Capability.UNKNOWN
@@ -129,15 +131,15 @@ class Table:
         return any(self.listed_in(path)) or self.harmless.allows(path)
 
     def steers(self, path: str, name: str) -> bool:
-        """Return whether code that runs later, or judges, is another once this member of ``path`` is set.
-        ``name``: empty if it is computed."""
+        """Return whether code that runs later, or judges, behaves differently after this member of ``path``
+        is set. ``name``: empty if it is computed."""
         if path in self.environments:
             return not name or name == "PATH" or name in STEERING
         if (
             path in self.outer and not self.harmless.carries
-        ):  # there, names of one's own are kept too
+        ):  # on these, a program keeps its own names too
             listed = (self.harmless.roots, self.roots, _RUNNERS_GLOBALS)
-            return any(name in one for one in listed) if name else path != "window"
+            return any(name in names for names in listed) if name else path != "window"
         if {path, f"{path}.{name}"} & self.settable:
             return False
         top = path.partition(".")[0]
@@ -146,11 +148,11 @@ class Table:
 
     @cached_property
     def _caches(self) -> frozenset[str]:
-        found = {path for path in self.ways if path.startswith("require.")}
-        return frozenset({*found, *(f"{path}.{ANY}" for path in found)})
+        require_ways = {path for path in self.ways if path.startswith("require.")}
+        return frozenset({*require_ways, *(f"{path}.{ANY}" for path in require_ways)})
 
     def listed_in(self, path: str) -> Iterator[str]:
-        """The listed modules that a path lies in."""
+        """Yield the listed modules that contain a path."""
         while "." in path:
             path = path.rpartition(".")[0]
             if path in self.listed:

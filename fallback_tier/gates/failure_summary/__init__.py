@@ -1,1 +1,1 @@
-"""From a failed gate's log to the next attempt's context."""
+"""Summaries of failed gates' logs for the next attempt's context."""

@@ -1,8 +1,8 @@
-"""Reads a failed gate's log: which tests, which assertions, where in the repository.
+"""Diagnosis of a failed gate's log: which tests, which assertions, where in the repository.
 
-Only lines of known shape (the patterns at the end) are taken, so that durations, progress and versions
-never get in; what is taken is cleaned of everything that differs between two runs or two machines. One
-failure gives one text, byte for byte, on every supported Python.
+Only lines of known shape (the patterns at the end) are taken, so that durations, progress and versions are
+never included; they are cleaned of all that differs between two runs or two machines. One failure gives one
+text, byte for byte, on every supported Python.
 """
 
 import re
@@ -11,29 +11,30 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
-#: Lines taken of each kind: the first failures explain the others.
+#: Maximum of lines of each kind: the first failures explain the others.
 MAX_TESTS, MAX_ASSERTIONS, MAX_FRAMES, MAX_DIAGNOSTICS = 20, 12, 20, 24
 
 #: UTF-8 bytes of all assertions together, as lines of a list: their share of a summary.
 MAX_ASSERTIONS_BYTES = 1_100
 
-#: One line: an assertion on two long values still shows how they begin.
+#: Characters of one line: an assertion on two long values still shows how they begin.
 MAX_LINE_CHARS = 300
 
-#: Further places of a diagnostic that are named with it; the rest is counted.
+#: Further locations of a diagnostic that are named with it; the rest are counted.
 MAX_PLACES = 3
 
-#: Where no line has a known shape: the log's last lines.
+#: If no line has a known shape: how many last lines of the log are taken.
 _TAIL_LINES = 12
 
-#: A longer line (minified code) is cut before it is looked at.
+#: A longer line (minified code) is cut before it is matched.
 _READ_CHARS = 2_000
 
-#: And before it is cleaned: escape sequences and paths make a line longer than what stays of it.
+#: The limit before cleaning: escape sequences and paths make a line longer than its cleaned text.
 _CLEANED_CHARS = 4 * _READ_CHARS
 
-#: Of a log with more lines, its beginning and its end, half each. The longest log, of 4 MiB, has so many
-#: where a line has 20 characters on average: no runner's has. Looking at a line takes some 5 us.
+#: Of a log with more lines, only the beginning and the end are read, half each. The longest log, of 4 MiB,
+#: has so many if a line has 20 characters on average, which no runner's has. Matching a line takes some 5
+#: us.
 _READ_LINES = 200_000
 
 #: "- " before a line of a list, and its line end.
@@ -42,7 +43,7 @@ _LIST_BYTES = 3
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What a log says, cleaned, each line once, in the log's order."""
+    """The cleaned content of a log, each line once, in the log's order."""
 
     tests: tuple[str, ...]
     assertions: tuple[str, ...]
@@ -51,25 +52,25 @@ class Diagnosis:
 
 
 def diagnose(log: str) -> Diagnosis:
-    """Take the lines of known shape; the last lines where there is none."""
+    """Return the lines of known shape, or the last lines if there are none."""
     lines = [line[:_READ_CHARS] for line in clean(log).split("\n")]
     lines = [line for line in lines if line and not _DECORATION.fullmatch(line)]
     if len(lines) > _READ_LINES:
         lines = [*lines[: _READ_LINES // 2], *lines[-_READ_LINES // 2 :]]
-    found = Diagnosis(
+    diagnosis = Diagnosis(
         tests=_take(chain(map(_test, lines), _numbered(lines)), MAX_TESTS),
         assertions=_take(_shared([*_assertions(lines), *_reasons(lines)]), MAX_ASSERTIONS),
         frames=_take(map(_frame, lines), MAX_FRAMES),
         diagnostics=_take(_folded(_diagnostics(lines)), MAX_DIAGNOSTICS),
     )
-    if found.tests or found.assertions or found.diagnostics:
-        return found
+    if diagnosis.tests or diagnosis.assertions or diagnosis.diagnostics:
+        return diagnosis
     tail = _take(lines[-_TAIL_LINES:], _TAIL_LINES)
-    return Diagnosis(tests=(), assertions=(), frames=found.frames, diagnostics=tail)
+    return Diagnosis(tests=(), assertions=(), frames=diagnosis.frames, diagnostics=tail)
 
 
 def clean(text: str) -> str:
-    """Remove control characters and what differs between two runs of one failure; cut lines at 8,000
+    """Remove control characters and all that differs between two runs of one failure; cut lines at 8,000
     characters."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     cleaned = "\n".join(line[:_CLEANED_CHARS] for line in lines)
@@ -79,12 +80,12 @@ def clean(text: str) -> str:
 
 
 def _take(candidates: Iterable[str | None], limit: int) -> tuple[str, ...]:
-    taken: dict[str, None] = {}
+    lines: dict[str, None] = {}
     for text in filter(None, map(_shown, candidates)):
-        taken[text] = None
-        if len(taken) == limit:
+        lines[text] = None
+        if len(lines) == limit:
             break
-    return tuple(taken)
+    return tuple(lines)
 
 
 def _shown(line: str | None) -> str:
@@ -95,8 +96,8 @@ def _test(line: str) -> str | None:
     match = _TEST.fullmatch(line)
     if match is None:
         return None
-    named = ("pytest", "unittest", "tap", "spec", "jest", "file", "ava")
-    return next((match[name] for name in named if match[name]), None)
+    groups = ("pytest", "unittest", "tap", "spec", "jest", "file", "ava")
+    return next((match[name] for name in groups if match[name]), None)
 
 
 def _numbered(lines: Sequence[str]) -> Iterator[str]:
@@ -107,15 +108,15 @@ def _numbered(lines: Sequence[str]) -> Iterator[str]:
             continue
         if first := _NUMBERED.fullmatch(line):
             title = [first["title"]]
-        elif title and (more := _NUMBERED_MORE.fullmatch(line)):
-            title.append(more["title"])
+        elif title and (continuation := _NUMBERED_MORE.fullmatch(line)):
+            title.append(continuation["title"])
         if title and (title[-1].endswith(":") or _NUMBERED_END.fullmatch(line)):
             yield " ".join(title).removesuffix(":")
             title = []
 
 
 def _assertions(lines: Sequence[str]) -> list[list[str]]:
-    """Neighbouring assertion lines form a group: one failure's words."""
+    """Return groups of neighbouring assertion lines: the output of one failure."""
     groups: list[list[str]] = [[]]
     reader = _Reader()
     for line in lines:
@@ -128,23 +129,23 @@ def _assertions(lines: Sequence[str]) -> list[list[str]]:
 
 
 class _Reader:
-    """What the line before means for the next: a TAP block, a diff, a message to come."""
+    """The state of reading, by the lines before: a TAP block, a diff, an expected message."""
 
     def __init__(self) -> None:
-        #: The indent of a TAP ``error: |-``: the lines below it, deeper, are its text.
+        #: The indent of a TAP ``error: |-``: deeper lines below it are its text.
         self._block: int | None = None
-        #: What - and + mean in the diff that is being read.
+        #: The meaning of - and + in the current diff.
         self._signs: dict[str, str] | None = None
         self._message_next = False
         self._in_message = False
 
     @property
     def inside(self) -> bool:
-        """Whether the next line may belong to the same failure although this one says nothing."""
+        """Whether the next line may belong to the same failure although this one is not an assertion."""
         return self._block is not None or self._signs is not None or self._in_message
 
     def read(self, line: str) -> str | None:
-        """The line as an assertion, or None."""
+        """Return the line as an assertion, or None."""
         indent = len(line) - len(line.lstrip())
         if self._block is not None and indent > self._block:
             return line
@@ -179,7 +180,7 @@ class _Reader:
 
 
 def _reasons(lines: Sequence[str]) -> Iterator[list[str]]:
-    """The reasons in pytest's summary, where the log shows no traceback (``--tb=no``)."""
+    """Yield the reasons in pytest's summary, if the log shows no traceback (``--tb=no``)."""
     if any(line.startswith("E   ") for line in lines):
         return
     reason: list[str] = []
@@ -188,14 +189,14 @@ def _reasons(lines: Sequence[str]) -> Iterator[list[str]]:
         if match is not None and match["reason"]:
             reason = [match["reason"]]
             yield reason
-        elif reason and (more := _ASSERTION.fullmatch(f"E {line}")) and line[:2] == "  ":
-            reason.append(more["pytest"])
+        elif reason and (continuation := _ASSERTION.fullmatch(f"E {line}")) and line[:2] == "  ":
+            reason.append(continuation["pytest"])
         else:
             reason = []
 
 
 def _shared(groups: Sequence[list[str]]) -> Iterator[str]:
-    """Where there is no room for every line: the first ones of each failure, as many as fit."""
+    """Yield all lines or, if they don't fit, the first ones of each failure, as many as fit."""
     if not all(map(_Room().has, chain.from_iterable(groups))):
         groups = [[line for line in group if not _CHATTER.fullmatch(line)] for group in groups]
     depth = _fitting_depth(groups)
@@ -203,25 +204,25 @@ def _shared(groups: Sequence[list[str]]) -> Iterator[str]:
 
 
 def _fitting_depth(groups: Sequence[list[str]]) -> int:
-    """How many lines of each group fit, at least one: a deeper line only ever adds to those above it."""
+    """Return how many lines of each group fit, at least one. A deeper line only adds to those above it."""
     room = _Room()
-    depth, deep = 0, list(groups)
-    while deep := [group for group in deep if len(group) > depth]:
-        if not all(room.has(group[depth]) for group in deep):
+    depth, deeper_groups = 0, list(groups)
+    while deeper_groups := [group for group in deeper_groups if len(group) > depth]:
+        if not all(room.has(group[depth]) for group in deeper_groups):
             break
         depth += 1
     return max(depth, 1)
 
 
 class _Room:
-    """What of a summary is left for assertions; a line that is there already takes nothing."""
+    """The remaining room for assertions in a summary; a line that is in it already takes nothing."""
 
     def __init__(self) -> None:
         self._lines: set[str] = set()
         self._bytes = MAX_ASSERTIONS_BYTES
 
     def has(self, line: str) -> bool:
-        """Whether this line too has room."""
+        """Add this line, and return whether it fits too."""
         text = _shown(line)
         if text and text not in self._lines:
             self._lines.add(text)
@@ -237,7 +238,7 @@ def _frame(line: str) -> str | None:
 
 
 class Frame(NamedTuple):
-    """A place that a failure ran through. ``line`` counts from 1; ``function`` is empty if not named."""
+    """A source line that a failure ran through. ``line`` is from 1; ``function`` is empty if not named."""
 
     path: str
     line: int
@@ -245,7 +246,7 @@ class Frame(NamedTuple):
 
 
 def read_frame(line: str) -> Frame | None:
-    """Return the frame that a log's line shows; None: no frame, or one in ``node_modules``."""
+    """Return the frame in a log's line, or None if there is none, or it is in ``node_modules``."""
     match = _FRAME.fullmatch(line)
     if match is None:
         return None
@@ -256,55 +257,60 @@ def read_frame(line: str) -> Frame | None:
 
 
 def _diagnostics(lines: Sequence[str]) -> Iterator[str]:
-    more = ""  # uv wraps its explanation, tsc indents it: those lines go with the first
+    continued_tool = ""  # uv wraps its explanation, tsc indents it: those lines belong to the first
     for line in lines:
         match = _DIAGNOSTIC.fullmatch(line)
         if match is None:
-            if (more == "uv" and line.startswith("      ")) or (
-                more == "tsc" and _TSC_MORE.fullmatch(line)
+            if (continued_tool == "uv" and line.startswith("      ")) or (
+                continued_tool == "tsc" and _TSC_MORE.fullmatch(line)
             ):
                 yield line
             else:
-                more = ""
+                continued_tool = ""
             continue
-        more = "uv" if match["uv"] else "tsc" if _TSC.fullmatch(line) else ""
+        continued_tool = "uv" if match["uv"] else "tsc" if _TSC.fullmatch(line) else ""
         if not (match["npm"] and _NPM_CHATTER.match(match["npm"])):
             yield match["npm"] or match["uv"] or match["compiler"]
 
 
 def _folded(diagnostics: Iterable[str]) -> Iterator[str]:
-    """A compiler's message once, with the places that have it: an upgrade breaks every caller."""
-    places: dict[str, list[str]] = {}
+    """Yield a compiler's message once, with the locations that have it: an upgrade breaks every caller."""
+    locations: dict[str, list[str]] = {}
     for line in diagnostics:
         match = _DIAGNOSTIC.fullmatch(line)
         if match is not None and match["compiler"]:
-            places.setdefault(match["message"], []).append(match["place"])
+            locations.setdefault(match["message"], []).append(match["place"])
         else:
-            places.setdefault(line, [])
-    for message, found in places.items():
-        if not found:
+            locations.setdefault(line, [])
+    for message, message_locations in locations.items():
+        if not message_locations:
             yield message
             continue
-        first, others = found[0], list(dict.fromkeys(found[1:]))
-        also = ", ".join(others[:MAX_PLACES])
-        also += f" and {len(others) - MAX_PLACES} more" if len(others) > MAX_PLACES else ""
-        yield f"{first}{message}"[: MAX_LINE_CHARS // 2] + (f" (also {also})" if also else "")
+        first, others = message_locations[0], list(dict.fromkeys(message_locations[1:]))
+        more_locations = ", ".join(others[:MAX_PLACES])
+        more_locations += (
+            f" and {len(others) - MAX_PLACES} more" if len(others) > MAX_PLACES else ""
+        )
+        yield f"{first}{message}"[: MAX_LINE_CHARS // 2] + (
+            f" (also {more_locations})" if more_locations else ""
+        )
 
 
-# The lines that test runners, compilers and package clients print of a failure. Each pattern is of output
-# that was recorded from the real tool (tests/fixtures/logs), without colours and durations.
+# The lines that test runners, compilers and package clients print about a failure. Each pattern matches
+# output that was recorded from the real tool (tests/fixtures/logs), without colours and durations.
 
 _NAMES = r"(?:[^\s:'\"()<>,/]+/)"
 _INSTALLED = r"site-packages|node_modules|lib/python3[\d.]*|venvs|scratch-\w+"
 
-#: At most so many folders above what is installed: each slash of a line may be where a path begins.
+#: The number of folders above installed files is bounded: each slash of a line may be the beginning of a
+#: path.
 _PATH_OF_THIS_MACHINE = (
     rf"(?<![\w.:/])/(?:(?:tmp|var/tmp|root|home|opt|usr)/|{_NAMES}{{,30}}(?:{_INSTALLED})/){_NAMES}*"
     r"([^\s:'\"()<>,/]+)"
 )
 
-#: What differs between two runs or two machines, and what stands in its place. Of a whole log: none
-#: matches a line end.
+#: What differs between two runs or two machines, with its replacement. For a whole log: no pattern matches
+#: a line end.
 _NOISE = tuple(
     (re.compile(pattern, re.MULTILINE), replacement)
     for pattern, replacement in (
@@ -312,8 +318,8 @@ _NOISE = tuple(
         # Control, zero-width, bidi and line-separator characters.
         (r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]", ""),
         (r"\bfile://(?=/)", ""),
-        # A path of this machine: temporary, of a user, of an interpreter, of our cache. (Gates make
-        # the repository's own relative; /etc/passwd in an assertion is what the test is about.)
+        # A path of this machine: temporary, of a user, of an interpreter, of our cache. (Gates make the
+        # repository's own relative; /etc/passwd in an assertion is the subject of the test.)
         (_PATH_OF_THIS_MACHINE, r".../\1"),
         (r"\b\d{4}-\d\d-\d\d[T ]\d\d[:_]\d\d[:_]\d\d(?:[.,_]\d+)?(?:Z|[+-]\d\d:?\d\d)?", "<time>"),
         (r"\bin \d+(?:\.\d+)?m?s\b|\(\d+(?:\.\d+)? ?m?s\)|\bduration_ms:? [\d.]+", "<time>"),
@@ -351,14 +357,14 @@ _ASSERTION = re.compile(
     r"|\s*(?P<tap>(?:expected|actual): (?!undefined).*|error: (?:['\"](?!\d+ subtests? ).*|\|-))"
 )
 
-#: Below such a line stands the failure's own message, one line.
+#: The line after such a line is the failure's own message.
 _MESSAGE_BEGIN = re.compile(r"  \u25cf (?!Console$).+|  Message:")
-#: What says no more than which matcher was called.
+#: A message that only says which matcher was called.
 _MESSAGE_EMPTY = re.compile(r"\s*expect\(.*")
 #: jest's facts of a failed matcher.
 _MATCHER = re.compile(r"\s{4}(?:Expected|Received|Number of)\b.*")
 
-#: Runners disagree about what - and + mean: the line that tells.
+#: Runners disagree about the meaning of - and +, which this line defines.
 _DIFF_BEGIN = re.compile(
     r"\s*(?:(?P<minus>- Expected|\+ Received|--- expected|\+\+\+ actual)(?:\s+[-+] \d+)?"
     r"|(?P<plus>\+ expected - actual|Difference \(- actual, \+ expected\):))"
@@ -368,7 +374,7 @@ _DIFF_END = re.compile(
     r"\s*(?:at |[\u276f\u203a] |(?:>\s*)?\d+ ?\||\.\.\.$|\d+\) |\u25cf |FAIL |[A-Za-z]*Error\b)"
 )
 
-#: What pytest says around a comparison: the first to go where there is no room for all.
+#: What pytest prints around a comparison: dropped first if there is no room for all.
 _CHATTER = re.compile(
     r"\s*(?:Omitting \d+ identical items.*|Differing items:|Full diff.*|\W{1,4}|\.\.\.Full output .*"
     r"|Use -v+ to get .*|(?:\{|\[|\()?\.\.\.)"
@@ -405,7 +411,7 @@ _NPM_CHATTER = re.compile(
     r"|location |Lifecycle |.*-report\.txt)"
 )
 
-#: tsc explains an error in the lines below it, deeper; what begins with a number is the code.
+#: tsc explains an error in deeper lines below it; a line that begins with a number is code.
 _TSC = re.compile(r".*\berror TS\d+: .*")
 _TSC_MORE = re.compile(r"  +(?!\d)\S.*")
 

@@ -1,7 +1,7 @@
-"""Turns a failed attempt into the next one's fresh context: the diagnosis, not the log.
+"""Summary of a failed attempt for the next one's fresh context: the diagnosis, not the log.
 
-Deterministic: no clock, no model, no path of this machine. The summary is written for a reader who
-has seen nothing of the attempt, human or model, and stays within MAX_FAILURE_SUMMARY_BYTES.
+Deterministic: no clock, no model, no path of this machine. The summary is for a reader, human or model, who
+has seen nothing of the attempt, and it stays within MAX_FAILURE_SUMMARY_BYTES.
 """
 
 import re
@@ -31,8 +31,8 @@ _FRAMES = "Frames inside the repository:"
 _DIAGNOSTICS = "Diagnostics:"
 _EARLIER = "Earlier attempts:"
 
-#: UTF-8 bytes of each section. Together about what a retry's prompt can hold of a summary
-#: (MAX_FENCED_SUMMARY_BYTES), so that the fence seldom has to cut one.
+#: UTF-8 bytes of each section. Together about as much of a summary as a retry's prompt can hold
+#: (MAX_FENCED_SUMMARY_BYTES), so that the fence rarely has to cut one.
 _SECTION_BYTES = {
     _TESTS: 700,
     _ASSERTIONS: MAX_ASSERTIONS_BYTES,
@@ -42,15 +42,15 @@ _SECTION_BYTES = {
     TRIED_HEADING: 900,
 }
 
-#: One line about an earlier attempt, in bytes: three of them fit their share.
+#: Bytes of one line about an earlier attempt: three of them fit their section.
 _LESSON_BYTES = 250
 
-#: Files whose changed lines a client wrote; that they changed is all that the patch "tried" there.
+#: Files whose changed lines a client wrote; of these the summary only says that they changed.
 _GENERATED = re.compile(r".*(?:[.-]lock(?:\.\w+)?|npm-shrinkwrap\.json|go\.sum)")
 
-#: What makes two failures the same one. Frames don't: an edit moves them.
+#: Sections that make two failures the same. Frames don't: an edit moves them.
 _SIGNED = (_TESTS, _ASSERTIONS, _DIAGNOSTICS)
-#: Not signed: line numbers and ports, seeds, random identifiers.
+#: Removed before signing: line numbers and ports, seeds, random identifiers.
 _UNSIGNED = re.compile(
     r":\d+(?::\d+)?|\(\d+,\d+\)|\b(?:seed|port)[ =:]+\d+"
     r"|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b",
@@ -65,9 +65,11 @@ def distill(
     attempt: int,
     earlier: Sequence[AttemptSummary] = (),
 ) -> AttemptSummary:
-    """Summarise one failed attempt, and ``earlier`` ones in a line each. ``evidence`` stays empty: the
-    digests are known once logs are stored. Raises ValueError if nothing failed that a fresh context could
-    fix."""
+    """Summarise one failed attempt, and ``earlier`` ones in a line each.
+
+    ``evidence`` stays empty: the digests are known once logs are stored. Raises ValueError if nothing
+    failed that a fresh context could fix.
+    """
     if isinstance(application, Refused):
         kind = FailureKind(application.reason.value)
         message = f"Attempt {attempt} gave no patch: {kind.value}.\n{application.sentence}"
@@ -92,7 +94,7 @@ def distill(
 
 
 def what_failed(summary: AttemptSummary) -> str:
-    """The gates and the first failing words on one line, without what the patch tried."""
+    """Return the gates and the beginning of the failure on one line, without what the patch tried."""
     return " ".join(summary.prior_failure_summary.partition(f"\n{TRIED_HEADING}")[0].split())
 
 
@@ -132,7 +134,7 @@ def _lessons(earlier: Sequence[AttemptSummary]) -> Iterator[str]:
 
 
 def _lesson(summary: AttemptSummary) -> str:
-    """How an attempt failed, by its first test and assertion, and what it tried first."""
+    """Return how an attempt failed, by its first test and assertion, and what it tried first."""
     head, *lines = summary.prior_failure_summary.split("\n")
     first: dict[str, str] = {}
     section = ""
@@ -143,25 +145,25 @@ def _lesson(summary: AttemptSummary) -> str:
             first.setdefault(TRIED_HEADING, line[4:].strip())
         else:
             section = line
-    messages = [first[name] for name in (_TESTS, _ASSERTIONS, _DIAGNOSTICS) if name in first]
-    how = clean(" ".join([head, *(messages or lines[:1])]))
+    reasons = [first[name] for name in (_TESTS, _ASSERTIONS, _DIAGNOSTICS) if name in first]
+    failure = clean(" ".join([head, *(reasons or lines[:1])]))
     tried = _cut(
         f" It tried: {first[TRIED_HEADING]}" if TRIED_HEADING in first else "", _LESSON_BYTES // 2
     )
-    return _cut(how, _LESSON_BYTES - _size(tried)) + tried
+    return _cut(failure, _LESSON_BYTES - _size(tried)) + tried
 
 
 def _diagnosis(verdict: GateVerdict) -> Diagnosis:
     if not verdict.broken:
         return diagnose(verdict.log)
-    found = diagnose(of_tests(clean(verdict.log), verdict.broken))
+    diagnosis = diagnose(of_tests(clean(verdict.log), verdict.broken))
     names = (clean(test)[:MAX_LINE_CHARS] for test in verdict.broken[:MAX_TESTS])
-    return replace(found, tests=tuple(names))
+    return replace(diagnosis, tests=tuple(names))
 
 
 def sections(diagnosis: Diagnosis, taken: int = 0) -> Iterator[str]:
-    """Yield a diagnosis under headings, each within its share. ``taken``: what earlier attempts take of the
-    room, off the last section's share."""
+    """Yield a diagnosis under headings, each within its share. ``taken``: bytes used by earlier attempts,
+    subtracted from the last section's share."""
     # A compiler's log has no tests: its diagnostics, the last section, get that room.
     spare = -taken
     for heading, lines in (
@@ -178,19 +180,19 @@ def sections(diagnosis: Diagnosis, taken: int = 0) -> Iterator[str]:
 
 
 def _section(heading: str, lines: Iterator[str], extra: int = 0) -> Iterator[str]:
-    """The heading, and as many lines as fit its share and what others left of theirs."""
+    """Yield the heading, and as many lines as fit its share and ``extra``."""
     yield heading
-    left = _SECTION_BYTES[heading] + extra
+    remaining_bytes = _SECTION_BYTES[heading] + extra
     for line in lines:
-        left -= _size(line)
-        if left < 0:
+        remaining_bytes -= _size(line)
+        if remaining_bytes < 0:
             yield "  ..."
             return
         yield line
 
 
 def _cut(line: str, size: int) -> str:
-    """At most so many bytes of UTF-8, cut between characters."""
+    """Return at most so many bytes of UTF-8, cut between characters."""
     return line.encode("utf-8", "replace")[:size].decode("utf-8", "ignore")
 
 
@@ -206,8 +208,8 @@ def _tried(diff: str) -> Iterator[str]:
             old, new = (text[4:].split("\t")[0] for text in (line, following))
             path = old.removeprefix("a/") if new == "/dev/null" else new.removeprefix("b/")
             generated = _GENERATED.fullmatch(PurePosixPath(path).name) is not None
-            made = " (a new file)" if old == "/dev/null" else ""
-            yield f"  {path}{made}" + (" (by the package client)" if generated else "")
+            note = " (a new file)" if old == "/dev/null" else ""
+            yield f"  {path}{note}" + (" (by the package client)" if generated else "")
         elif line.startswith(("+++ b/", "+++ /dev/null")):
             continue
         elif line[:1] in {"-", "+"} and line[1:].strip() and not generated:
@@ -215,7 +217,7 @@ def _tried(diff: str) -> Iterator[str]:
 
 
 def _without_attempt(text: str) -> str:
-    """Without the attempt's number, what it tried, and what came before it."""
+    """Return the text without the attempt's number, what it tried, and the attempts before it."""
     failed = text.split(f"\n{TRIED_HEADING}")[0].split(f"\n{_EARLIER}")[0]
     return re.sub(r"^Attempt \d+", "Attempt", failed)
 
@@ -224,11 +226,11 @@ def _bounded(text: str) -> str:
     return _cut(text, MAX_FAILURE_SUMMARY_BYTES)
 
 
-# The parts of a suite's log that are about certain tests. A retry is told what its predecessor broke.
-# Tests that fail at the base commit too (without a network in the sandbox, say) fail in the same log, and
+# The parts of a suite's log that are about certain tests. A retry is told what its predecessor broke. Tests
+# that also fail at the base commit (without a network in the sandbox, for example) are in the same log, and
 # their frames would mislead it.
 
-#: Where the words about one failing test begin: pytest, jest, vitest, unittest.
+#: The beginning of the output about one failing test: pytest, jest, vitest, unittest.
 _HEADING = re.compile(
     r"_{3,} (?:ERROR (?:at \w+ of|collecting) )?(?P<pytest>\S.*?) _{3,}"
     r"|  \u25cf (?P<jest>.+?)"
@@ -236,7 +238,7 @@ _HEADING = re.compile(
     r"|(?:FAIL|ERROR): (?P<unittest>\S+ \([\w.<>]+\).*)"
 )
 
-#: Where they end at the latest: the runner's own last words, which name every test.
+#: Where it ends at the latest: the runner's closing lines, which name every test.
 _END = re.compile(
     r"=+ (?:short test summary|warnings summary)\b.*|Test Suites: .*|Summary of all failing tests"
     r"|Ran \d+ tests? in .*"
@@ -249,28 +251,28 @@ _READ_CHARS = 2_000
 def of_tests(log: str, tests: Sequence[str]) -> str:
     """Return a cleaned log without the parts about other tests; all of it if no heading names these."""
     names = {name for test in tests for name in _headings(test)}
-    kept: list[str] = []
-    found = False
-    is_others = False
+    selected_lines: list[str] = []
+    has_match = False
+    is_excluded = False
     for line in log.split("\n"):
-        read = line[:_READ_CHARS].rstrip()
-        heading = _HEADING.fullmatch(read)
+        text = line[:_READ_CHARS].rstrip()
+        heading = _HEADING.fullmatch(text)
         if heading is not None:
-            is_ours = not names.isdisjoint(filter(None, heading.groups()))
-            found, is_others = found or is_ours, not is_ours
-        elif _END.fullmatch(read.lstrip()):
-            is_others = False
-        if not is_others:
-            kept.append(line)
-    return "\n".join(kept) if found else log
+            is_selected = not names.isdisjoint(filter(None, heading.groups()))
+            has_match, is_excluded = has_match or is_selected, not is_selected
+        elif _END.fullmatch(text.lstrip()):
+            is_excluded = False
+        if not is_excluded:
+            selected_lines.append(line)
+    return "\n".join(selected_lines) if has_match else log
 
 
 def _headings(test: str) -> Iterator[str]:
-    """How runners head what they say about a test, by its name in their reports."""
+    """Yield the headings that runners print for a test, by its name in their reports."""
     yield test
-    path, _, inside = test.partition("::")
-    if inside:
-        yield inside.replace("::", ".")
+    path, _, test_path = test.partition("::")
+    if test_path:
+        yield test_path.replace("::", ".")
         yield path
     parts = test.split(" > ")
     yield " \u203a ".join(parts[1:])

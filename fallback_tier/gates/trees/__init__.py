@@ -1,1 +1,1 @@
-"""The files of an attempt: a base, layers over it, and who may use them."""
+"""The files of an attempt: a base, layers over it, and their worktrees."""

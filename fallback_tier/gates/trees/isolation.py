@@ -1,12 +1,11 @@
-"""The user's repository is only ever read: what it is, and its base commit checked out elsewhere.
+"""Read-only access to the user's repository: its facts, and checkouts of its base commit elsewhere.
 
 A checkout is a separate repository that *borrows* the user's objects (gitrepository-layout(5),
 ``objects/info/alternates``) until it has copied what it needs (``private_git``). Unlike ``git worktree
-add`` it leaves no entry behind in the user's ``.git``, and unlike ``git clone`` it starts no transport,
-copies no configuration and no hooks, so that nothing that the target names is executed here. Of the
-repository's own configuration an allow-list counts (ADR-0092). Filters (LFS among them) don't run in a
-checkout either: a file that a filter would replace stays as it is committed. Submodules are not checked
-out.
+add`` it leaves no entry in the user's ``.git``, and unlike ``git clone`` it starts no transport and copies
+no configuration and no hooks, so that no program that the target names is executed here. Of the
+repository's own configuration only an allow-list counts (ADR-0092). Filters (also LFS) don't run in a
+checkout either: a file that a filter would replace stays as committed. Submodules are not checked out.
 """
 
 import errno
@@ -27,29 +26,29 @@ from fallback_tier.patch.paths import unsafe_reason
 from fallback_tier.repo import OddName, RepoContext
 from fallback_tier.sandbox.git import check_git_file, check_git_folder
 
-#: One git command. A checkout of 50,000 files takes 8 s on two cores.
+#: The limit of one git command. A checkout of 50,000 files takes 8 s on two cores.
 GIT_TIMEOUT_S = 300.0
 
-#: How much of git's own words an error quotes.
+#: How many characters of git's output an error quotes.
 _QUOTED_CHARS = 2_000
 
-#: What git-lfs commits for a file without extensions of its format.
+#: What git-lfs commits in place of a file, without extensions of its format.
 _LFS_POINTER = re.compile(
     r"version https://\S+/spec/v1\noid sha256:(?P<oid>[0-9a-f]{64})\nsize (?P<size>[0-9]+)\n"
 )
 
-#: Paths in one command: the system takes 2 MiB of arguments.
+#: How many paths one command gets: the system takes 2 MiB of arguments.
 _PATHS_PER_COMMAND = 2_000
 
 #: git's mode of a submodule.
 _SUBMODULE = "160000"
 
 _DUBIOUS = "dubious ownership"
-#: git's remarks come before its answer, on the same pipe.
+#: git's remarks precede its answer, in the same pipe.
 _WARNINGS = re.compile(r"\A(?:(?:warning|hint): [^\n\0]*\n)+")
 
-#: Ownership is judged with the configuration of the user's own, which is where safe.directory
-#: stands; an empty value gives it back (``SubprocessClients.run``).
+#: Ownership is judged with the user's own configuration, which contains safe.directory; an empty value
+#: restores it (``SubprocessClients.run``).
 USERS_CONFIGURATION = {"GIT_CONFIG_GLOBAL": "", "GIT_CONFIG_NOSYSTEM": ""}
 
 
@@ -68,9 +67,11 @@ class RepositoryFacts(Frozen):
 
 
 def inspect_repository(path: Path, clients: ClientRunner) -> RepositoryFacts:
-    """Inspect the user's repository, read-only; a dirty tree is no error here. Raises RepositoryError: no
-    folder, not the root of a working tree, another user's, without a commit, or with a named pipe or the
-    like among the files that git opens."""
+    """Inspect the user's repository, read-only; a dirty tree is not an error here.
+
+    Raises RepositoryError if the path is not a folder, not the root of a working tree, another user's,
+    without a commit, or if files that git opens include a named pipe or the like.
+    """
     if not path.is_dir():
         raise RepositoryError(
             f"{str(path)!r} is not a folder.",
@@ -98,44 +99,44 @@ def inspect_repository(path: Path, clients: ClientRunner) -> RepositoryFacts:
             next_step="Commit the files that are to be fixed: a fix starts from a commit.",
             kind="no_commit",
         )
-    # Without -z git quotes what is no plain ASCII: so each byte of a name comes through, as text.
+    # Without -z git quotes names that are not plain ASCII: so every byte of a name is passed on, as text.
     lines = git(clients, root, ["ls-files", "-v", "--stage"], USERS_CONFIGURATION).splitlines()
     index = [line.partition("\t") for line in lines]
-    listed = [name for _, _, name in index]
-    passed_over = [
+    quoted_names = [name for _, _, name in index]
+    passed_over_names = [
         unquoted(name) for facts, _, name in index if facts[0].islower() or facts[0] == "S"
     ]
     submodules = [unquoted(name) for facts, _, name in index if facts.split()[1] == _SUBMODULE]
-    check_git_reads(root, {*map(posixpath.dirname, map(unquoted, listed))}, submodules)
+    check_git_reads(root, {*map(posixpath.dirname, map(unquoted, quoted_names))}, submodules)
     status = ["status", "--porcelain=v1", "--untracked-files=no", "--no-renames"]
     dirty = git(clients, root, [*status, "--ignore-submodules=dirty"], USERS_CONFIGURATION)
     entries = [(line[:2], unquoted(line[len("XY ") :])) for line in dirty.splitlines()]
-    large = _as_pointers_name([path for code, path in entries if code == " M"], root, clients)
-    changed = [path for _, path in entries if path not in large]
-    hidden = _changed_in_secret(root, passed_over, clients)
-    tracked = [unquoted(line) for line in listed[:MAX_TRACKED_FILES]]
+    lfs_files = _as_pointers_name([path for code, path in entries if code == " M"], root, clients)
+    changed = [path for _, path in entries if path not in lfs_files]
+    hidden = _changed_in_secret(root, passed_over_names, clients)
+    tracked = [unquoted(line) for line in quoted_names[:MAX_TRACKED_FILES]]
     return RepositoryFacts(
         root=root,
         base_commit=head.output.strip(),
         tracked_files=tuple(map(printable, tracked)),
-        tracked_files_cut=len(listed) > MAX_TRACKED_FILES,
+        tracked_files_cut=len(quoted_names) > MAX_TRACKED_FILES,
         dirty=tuple(map(printable, (*changed, *hidden))),
         hidden=tuple(map(printable, hidden)),
         laid_out_with_crlf=_laid_out_with_crlf(root, tracked, clients),
         odd_names={
-            printable(name): odd
-            for name, line in zip(tracked, listed, strict=False)
-            if line.startswith('"') and (odd := odd_name(name)) is not None
+            printable(name): problem
+            for name, line in zip(tracked, quoted_names, strict=False)
+            if line.startswith('"') and (problem := odd_name(name)) is not None
         },
     )
 
 
 def check_git_reads(root: Path, folders: Iterable[str], submodules: Iterable[str] = ()) -> None:
-    """Check what git opens for the files of these folders, and in submodules. Raises RepositoryError:
-    reading such a file may never end (a named pipe)."""
-    above = {parent for folder in folders for parent in (PurePosixPath(folder) / "x").parents}
+    """Check the files that git opens for the files of these folders, and in submodules. Raises
+    RepositoryError if reading one may never end (a named pipe)."""
+    all_folders = {parent for folder in folders for parent in (PurePosixPath(folder) / "x").parents}
     for name in (".gitattributes", ".gitignore"):
-        for folder in sorted(above):
+        for folder in sorted(all_folders):
             check_git_file(root / folder / name)
     check_git_file(root / ".gitmodules")
     for submodule in submodules:
@@ -143,24 +144,28 @@ def check_git_reads(root: Path, folders: Iterable[str], submodules: Iterable[str
 
 
 def _changed_in_secret(root: Path, paths: Sequence[str], clients: ClientRunner) -> list[str]:
-    """Those of the paths that differ from the index: `git status` passes over what `git update-index` has
-    marked as unchanged or as not in the working tree. What is not there is no change: a sparse checkout."""
-    there = [path for path in paths if os.path.lexists(root / path)]
-    plain = [path for path in there if (root / path).is_file() and not (root / path).is_symlink()]
-    if not plain:
-        return there
-    ask = ["ls-files", "--stage", "-z", "--", *plain]
-    staged = git(clients, root, ask, USERS_CONFIGURATION).split("\0")[:-1]
-    kept = {entry.partition("\t")[2]: entry.split()[1] for entry in staged}
-    hashes = git(clients, root, ["hash-object", "--", *plain], USERS_CONFIGURATION).split()
-    same = {path for path, found in zip(plain, hashes, strict=True) if kept.get(path) == found}
-    return [path for path in there if path not in same]
+    """Return those of the paths that differ from the index: `git status` omits what `git update-index` has
+    marked as unchanged or as not in the working tree. A missing file is not a change: a sparse checkout."""
+    existing = [path for path in paths if os.path.lexists(root / path)]
+    regular = [
+        path for path in existing if (root / path).is_file() and not (root / path).is_symlink()
+    ]
+    if not regular:
+        return existing
+    command = ["ls-files", "--stage", "-z", "--", *regular]
+    staged = git(clients, root, command, USERS_CONFIGURATION).split("\0")[:-1]
+    committed = {entry.partition("\t")[2]: entry.split()[1] for entry in staged}
+    hashes = git(clients, root, ["hash-object", "--", *regular], USERS_CONFIGURATION).split()
+    unchanged = {
+        path for path, blob in zip(regular, hashes, strict=True) if committed.get(path) == blob
+    }
+    return [path for path in existing if path not in unchanged]
 
 
 def _as_pointers_name(paths: Sequence[str], root: Path, clients: ClientRunner) -> set[str]:
-    """Return the files whose content is what git-lfs's pointer in the index names: git's comparing filter
-    doesn't run if only the repository configures it."""
-    same = set()
+    """Return the files whose content git-lfs's pointer in the index names: git's comparing filter doesn't
+    run if only the repository configures it."""
+    matching = set()
     for path, name in _filters(paths, root, clients).items():
         if name == "lfs" and (file := root / path).is_file():
             pointer = git(clients, root, ["cat-file", "blob", f":0:{path}"], USERS_CONFIGURATION)
@@ -168,16 +173,18 @@ def _as_pointers_name(paths: Sequence[str], root: Path, clients: ClientRunner) -
             if match is not None and file.stat().st_size == int(match["size"]):
                 with file.open("rb") as content:
                     if hashlib.file_digest(content, "sha256").hexdigest() == match["oid"]:
-                        same.add(path)
-    return same
+                        matching.add(path)
+    return matching
 
 
 def _laid_out_with_crlf(
     root: Path, tracked: Sequence[str], clients: ClientRunner
 ) -> frozenset[str]:
     """Return the files with LF in the commit and CRLF in the working tree (`core.autocrlf`, `core.eol`,
-    attributes, an editor), or in a checkout of ours (attributes alone). Too large files are left out: git
-    would hold them in memory."""
+    attributes, an editor), or in a checkout of ours (attributes alone).
+
+    Files that are too large are left out: git would hold them in memory.
+    """
     large = [path for path in tracked if _size(root / path) > MAX_FILE_BYTES]
     env = USERS_CONFIGURATION | {"GIT_LITERAL_PATHSPECS": ""}
     search = [
@@ -221,31 +228,34 @@ def filters_of(paths: Sequence[str], root: Path, clients: ClientRunner) -> froze
 
 
 def _filters(paths: Sequence[str], root: Path, clients: ClientRunner) -> dict[str, str]:
-    ask = ["check-attr", "-z", "filter", "--", *paths]
-    fields = git(clients, root, ask, USERS_CONFIGURATION).split("\0") if paths else []
+    command = ["check-attr", "-z", "filter", "--", *paths]
+    fields = git(clients, root, command, USERS_CONFIGURATION).split("\0") if paths else []
     return dict(zip(fields[::3], fields[2::3], strict=False))
 
 
 def contained_tags(root: Path, commit: str, clients: ClientRunner) -> tuple[str, ...]:
-    """The tags that a commit contains, so far as this clone has them. Raises RepositoryError, ToolError."""
+    """Return the tags that a commit contains, of those in this clone. Raises RepositoryError, ToolError."""
     listed = git(clients, root, ["tag", "--merged", commit], USERS_CONFIGURATION)
     return tuple(listed.splitlines())
 
 
-#: The system's words for a full disk, and git's own, of its index.
+#: The messages of a full disk: the system's, and git's own about its index.
 _DISK_FULL = (os.strerror(errno.ENOSPC), "Out of diskspace")
 
-#: How git begins a line that a server has sent.
+#: The beginning of a line that git got from a server.
 _OF_A_SERVER = "remote: "
 
 
 def check_out(repo: RepoContext, tree: Path, clients: ClientRunner) -> None:
-    """Check the base commit out, detached, into the empty folder ``tree``. Raises RepositoryError if
-    objects are missing (a partial clone), OSError on a full disk, ToolFailedError."""
+    """Check out the base commit, detached, in the empty folder ``tree``.
+
+    Raises RepositoryError if objects are missing (a partial clone), OSError on a full disk,
+    ToolFailedError.
+    """
     root = repo.root
-    asked = ["rev-parse", "--path-format=absolute", "--git-path", "objects", "--show-object-format"]
+    query = ["rev-parse", "--path-format=absolute", "--git-path", "objects", "--show-object-format"]
     objects, _, object_format = (
-        git(clients, root, asked, USERS_CONFIGURATION).strip().rpartition("\n")
+        git(clients, root, query, USERS_CONFIGURATION).strip().rpartition("\n")
     )
     if "\n" in objects:
         raise RepositoryError(
@@ -253,9 +263,9 @@ def check_out(repo: RepoContext, tree: Path, clients: ClientRunner) -> None:
             next_step="Move it to a path without one.",
         )
     git(clients, tree, ["init", "--quiet", "--template=", f"--object-format={object_format}"])
-    borrowed = alternates(tree)
-    borrowed.parent.mkdir(parents=True, exist_ok=True)
-    borrowed.write_text(f"{objects}\n", encoding="utf-8")
+    alternates_file = alternates(tree)
+    alternates_file.parent.mkdir(parents=True, exist_ok=True)
+    alternates_file.write_text(f"{objects}\n", encoding="utf-8")
     checkout = ["checkout", "--quiet", "--detach", "--force", repo.base_commit]
     result = clients.run("git", checkout, cwd=tree, timeout_s=GIT_TIMEOUT_S)
     if says_disk_full(result.output):
@@ -269,13 +279,13 @@ def check_out(repo: RepoContext, tree: Path, clients: ClientRunner) -> None:
 
 
 def says_disk_full(output: str) -> bool:
-    """git failed for want of space here, by its own words; what it quotes of a server's doesn't count."""
-    own = [line for line in output.splitlines() if not line.startswith(_OF_A_SERVER)]
-    return any(words in line for line in own for words in _DISK_FULL)
+    """Return whether git reports that space is lacking here; what it quotes of a server doesn't count."""
+    local_lines = [line for line in output.splitlines() if not line.startswith(_OF_A_SERVER)]
+    return any(message in line for line in local_lines for message in _DISK_FULL)
 
 
 def alternates(tree: Path) -> Path:
-    """The file of a checkout that names the folder of the user's objects."""
+    """Return the file of a checkout that names the folder of the user's objects."""
     return tree / ".git" / "objects" / "info" / "alternates"
 
 
@@ -315,7 +325,7 @@ def _inspect(clients: ClientRunner, root: Path, args: Sequence[str]) -> CommandR
 def git(
     clients: ClientRunner, cwd: Path, args: Sequence[str], env: Mapping[str, str] | None = None
 ) -> str:
-    """git's answer. Raises ToolFailedError where it fails, takes too long or says too much."""
+    """Return git's output. Raises ToolFailedError if git fails, takes too long or prints too much."""
     result = clients.run("git", args, cwd=cwd, timeout_s=GIT_TIMEOUT_S, env=env)
     if not result.ok or result.truncated:
         why = "was too long" if result.truncated else in_short(result.output) or "took too long"
@@ -324,7 +334,7 @@ def git(
 
 
 def git_failed(what: str, why: str, *, kind: str = "") -> ToolFailedError:
-    """The error for something that git should have been able to do."""
+    """Return the error for an operation that git should have been able to do."""
     return ToolFailedError(
         f"{what} failed: {why}",
         next_step="Run that command by hand in the repository to see what is wrong.",
@@ -334,11 +344,11 @@ def git_failed(what: str, why: str, *, kind: str = "") -> ToolFailedError:
 
 
 def in_short(output: str) -> str:
-    """The end of git's own words, on one line."""
+    """Return the end of git's output, on one line."""
     return " ".join(output[-_QUOTED_CHARS:].split())
 
 
-# Names of files as git quotes them, and why some are left alone: not UTF-8, or not possible in a patch.
+# Names of files as git quotes them, and why some files are left out: not UTF-8, or not possible in a patch.
 
 #: git-config(1), core.quotePath: as C writes strings, a byte as three octal digits.
 _ESCAPE = re.compile(rb"\\(?:([0-7]{3})|(.))")
@@ -346,19 +356,19 @@ _LETTERS = {b"a": 7, b"b": 8, b"t": 9, b"n": 10, b"v": 11, b"f": 12, b"r": 13}
 
 
 def unquoted(name: str) -> str:
-    """A path as git prints it, as a name on the disk: surrogates stand for bytes that are no UTF-8."""
+    """Return a path printed by git as a name on the disk; surrogates represent bytes that aren't UTF-8."""
     if not name.startswith('"'):
         return name
     return _ESCAPE.sub(_byte, name[1:-1].encode()).decode("utf-8", "surrogateescape")
 
 
 def printable(name: str) -> str:
-    """A name as it can be shown and recorded: bytes that are no UTF-8 as ``\\xe9``."""
+    """Return a name as it can be shown and recorded: bytes that are not UTF-8 as ``\\xe9``."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def odd_name(name: str) -> OddName | None:
-    """Why a file of this name is left alone; None: it isn't odd."""
+    """Return why a file of this name is left out, or None if its name is not odd."""
     shown = printable(name)
     if shown != name:
         return OddName(real=name, problem=f"'{shown}' has a name that is not UTF-8.")

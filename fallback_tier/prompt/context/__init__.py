@@ -1,15 +1,15 @@
-"""Which of the repository's own text goes into the prompt: few places, chosen without a model.
+"""The repository's own text in the prompt: few parts, chosen without a model.
 
-1. what the last failure summary names: files at their lines, then code that has its symbols (a
-   retry's first interest);
+1. what the last failure summary names: files at their lines, then code that has its symbols (most
+   important for a retry);
 2. manifests, around the lines that name the affected package;
 3. units of source (whole functions, methods, module code), best first: they define what the advisory
-   names, call the vulnerable package, are about what it says (BM25), or call what was found. Tests come
-   last: they may explain, but must not be edited.
+   names, call the vulnerable package, are about its subject (BM25), or call units already found. Tests
+   come last: they may explain, but must not be edited.
 
-What a model that declines asks for besides is found by what it names (``asked``).
+If a model declines, the code that it names is added (``asked``).
 
-Work is bounded whatever the repository's size, and the order depends on nothing but the input.
+The work is bounded for any size of repository, and the order depends only on the input.
 """
 
 from fallback_tier.prompt.context.asked import asked_for as asked_for

@@ -1,7 +1,7 @@
 """The code that a model names when it declines: files, lines, functions that no snippet showed.
 
-Only the repository's own tracked source is looked through, none that keeps secrets by its name, and it is
-redacted as any other: a model repeats what an advisory tells it to ask for (ADR-0044).
+Only the repository's own tracked source is searched, without files whose name marks them as secret, and it
+is redacted like all other text: a model may repeat what an advisory tells it to ask for (ADR-0044).
 """
 
 import re
@@ -27,21 +27,22 @@ from fallback_tier.prompt.context.packing import (
 from fallback_tier.prompt.context.sources import Showable, Sources, Unit, scannable
 from fallback_tier.repo import RepoContext
 
-#: Shown on top of the first prompt, at most (UTF-8 bytes): some functions with their files' rest. A room
-#: for code that is smaller than this holds here too.
+#: The limit of code added to the first prompt (UTF-8 bytes): some functions with the rest of their files. A
+#: smaller budget for code also applies here.
 MAX_MORE_BYTES = 24_000
 
-#: Of a reason so much is read: who names more names nothing.
+#: How much of a reason is read: a longer one names too much.
 _READ_CHARS = 4_000
 
-#: A plain word that is said to be code: "the merge function", "class Session".
+#: A plain word that is described as code: "the merge function", "class Session".
 _KIND = r"(?:function|method|class|helper|definition of)"
 _CALLED_SO = re.compile(rf"\b(?:([A-Za-z_$]\w{{2,60}}) {_KIND}|{_KIND} ([A-Za-z_$]\w{{2,60}}))\b")
 
-#: A name that more files define, or have, says nothing about which of them is meant.
+#: If more files define or contain a name, it does not tell which of them is meant.
 _MAX_FILES_OF_A_NAME = 3
 
-#: … and of so many files that have it none is looked at closely: a hostile repository has it everywhere.
+#: At most this many of the files that contain a name are searched for its definition: a hostile repository
+#: has it in all files.
 _MAX_LOOKED_AT = 200
 
 
@@ -70,18 +71,19 @@ def asked_for(
 class _Search:
     def __init__(self, reason: str, repo: RepoContext) -> None:
         self.sources = Sources(repo, MAX_SNIPPET_BYTES)
-        named = named_files(reason, repo.tracked_files)
+        lines_by_path = named_files(reason, repo.tracked_files)
         modules = named_modules(reason, repo.tracked_files)
-        self._paths = scannable(repo.tracked_files, frozenset(named) | modules)
-        ours = frozenset(self._paths)
-        files = [*named, *sorted(modules - set(named))]
-        self._files = {path: named.get(path, ()) for path in files if path in ours}
-        called = (found[1] or found[2] for found in _CALLED_SO.finditer(reason))
-        names = (*code_names(reason), *failure_names(reason), *called)
+        self._paths = scannable(repo.tracked_files, frozenset(lines_by_path) | modules)
+        searchable = frozenset(self._paths)
+        files = [*lines_by_path, *sorted(modules - set(lines_by_path))]
+        self._files = {path: lines_by_path.get(path, ()) for path in files if path in searchable}
+        described_names = (match[1] or match[2] for match in _CALLED_SO.finditer(reason))
+        names = (*code_names(reason), *failure_names(reason), *described_names)
         self._names = tuple(dict.fromkeys(names))[:MAX_TERMS]
 
     def places(self) -> Iterator[Wanted]:
-        """Best first: lines of a file that are named, what defines a name, then the named files' rest."""
+        """Yield the wanted code, best first: named lines of files, definitions of names, then the rest of
+        the named files."""
         for path, lines in self._files.items():
             yield from self._lines_of(path, lines)
         for name in self._names:
@@ -98,25 +100,26 @@ class _Search:
                     yield Wanted(*unit[:3], line - 1)
 
     def _having(self, name: str) -> Iterator[tuple[Unit, int]]:
-        """Where the named files have the name; and where it is defined, else used, in few files."""
-        having = [path for path in self._paths if name in (self.sources.text(path) or "")]
-        yield from self._units_with(name, [path for path in having if path in self._files])
-        looked_at = having[:_MAX_LOOKED_AT]
+        """Yield the name's positions in the named files, and in few files its definitions,
+        otherwise uses."""
+        containing = [path for path in self._paths if name in (self.sources.text(path) or "")]
+        yield from self._units_with(name, [path for path in containing if path in self._files])
+        looked_at = containing[:_MAX_LOOKED_AT]
         defining = [path for path in looked_at if defines(self.sources.text(path) or "", name)]
-        for group in (defining, having):
+        for group in (defining, containing):
             product = [path for path in group if not is_beside(path)] or group
             if 0 < len(product) <= _MAX_FILES_OF_A_NAME:
                 yield from self._units_with(name, product)
                 return
 
     def _units_with(self, name: str, paths: Sequence[str]) -> Iterator[tuple[Unit, int]]:
-        """Definitions first."""
-        having = []
+        """Yield units with the name, definitions first."""
+        matches = []
         for unit in (unit for path in paths for unit in self.sources.units(path)):
             body = self.sources.body(unit)
             at = defines(body, name)
-            place = find_word(body, name) if at is None else at
-            if place is not None:
-                having.append((at is None, unit, unit.start + body.count("\n", 0, place)))
-        for _, unit, line in sorted(having, key=lambda one: one[0]):
+            offset = find_word(body, name) if at is None else at
+            if offset is not None:
+                matches.append((at is None, unit, unit.start + body.count("\n", 0, offset)))
+        for _, unit, line in sorted(matches, key=lambda match: match[0]):
             yield unit, line

@@ -1,7 +1,7 @@
-"""What a text names: identifiers, files and their lines, modules; and where code has a name.
+"""Names in a text: identifiers, files and their lines, modules; and the positions of a name in code.
 
-Untrusted text is cut into maximal runs first, then each run is judged: no pattern here can be made to
-look at the same character many times.
+Untrusted text is first cut into maximal runs, then each run is judged: no pattern here can be made to read
+the same character many times.
 """
 
 import re
@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 
 from fallback_tier.files.source_paths import SOURCE_SUFFIXES, is_lock
 
-#: Identifiers taken from a text, and paths: the first ones.
+#: How many identifiers, and paths, are taken from a text: the first ones.
 MAX_TERMS = 50
 
 #: Shorter words (``get``, ``set``) are in every file.
@@ -20,10 +20,10 @@ MIN_NAME_CHARS = 4
 #: Longer than any name that people give to code.
 _MAX_NAME_CHARS = 200
 
-#: Occurrences of a name that are looked at in one text: a hostile one has nothing else.
+#: How many occurrences of a name are checked in one text: a hostile text has nothing else.
 _MAX_PLACES = 500
 
-#: Neighbours in dotted names, as many as are kept.
+#: How many pairs of neighbours in dotted names are kept.
 _MAX_PAIRS = 1_000
 
 _RUN = re.compile(r"[\w@./$-]+")
@@ -32,28 +32,28 @@ _DOTTED = re.compile(r"[\w.]+")
 _QUOTED = re.compile(r"[`'\"]([^`'\"\n]{1,120})[`'\"]")
 _BACKTICKED = re.compile(r"`([^`\n]{1,120})`")
 _PATH_SUFFIXES = SOURCE_SUFFIXES | {".json", ".toml", ".txt", ".cfg", ".ini"}
-#: What follows a path where a tool or a trace names a line: ``a.py:12``, ``a.py", line 12``, ``a.js(12``.
+#: The line number that a tool or a trace adds to a path: ``a.py:12``, ``a.py", line 12``, ``a.js(12``.
 _LINE_NUMBER = re.compile(r"(?::|\", line |\()(\d{1,6})")
 _DEFINED_BEFORE = re.compile(r"(?:\bdef|\bclass|\bfunction\*?|\bconst|\blet|\bvar)\s+$")
 _ASSIGNED_AFTER = re.compile(r"\s*=(?![=>])")
 _DEFINED_AFTER = re.compile(r"\s*(?:[:=]\s*(?:async\s*)?(?:function|\()|\([^)\n]*\)\s*\{)")
-#: ``block.def``: its parts are often too short to be names of their own. No file (``a.js``) is meant.
+#: ``block.def``: its parts are often too short to be separate names. Files (``a.js``) are not meant.
 _WITH_DOTS = re.compile(r"(?<![\w.$/])[A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)+(?![\w$/])")
 _CAMEL = re.compile(r"[a-z][A-Z]|[^_]_+[^_]")
 
 
 def code_names(text: str) -> tuple[str, ...]:
-    """Identifiers that a prose marks as code: in backticks, called, or with a capital or _ inside."""
+    """Return the identifiers that prose marks as code: in backticks, called, with a capital or _ inside."""
     return tuple(dict.fromkeys(_code_names(text)))[:MAX_TERMS]
 
 
 def failure_names(text: str) -> tuple[str, ...]:
-    """Identifiers that a tool's message names: also those in quotes, ``import name 'escape'``."""
+    """Return the identifiers that a tool's message names, also in quotes: ``import name 'escape'``."""
     quoted = (
         name
-        for found in _QUOTED.finditer(text)
-        for name in _WORD.findall(found[1])
-        if " " not in found[1] and _is_name(name)
+        for match in _QUOTED.finditer(text)
+        for name in _WORD.findall(match[1])
+        if " " not in match[1] and _is_name(name)
     )
     return tuple(dict.fromkeys((*quoted, *_code_names(text))))[:MAX_TERMS]
 
@@ -69,24 +69,24 @@ def named_files(text: str, tracked: Sequence[str]) -> dict[str, tuple[int, ...]]
         if name not in lines and len(lines) == MAX_TERMS:
             break
         number = _LINE_NUMBER.match(text, run.end())
-        given = lines.setdefault(name, [])
-        if number and len(given) < MAX_TERMS:
-            given.append(max(1, int(number[1])))
+        numbers = lines.setdefault(name, [])
+        if number and len(numbers) < MAX_TERMS:
+            numbers.append(max(1, int(number[1])))
     by_name: dict[str, list[str]] = {name.rpartition("/")[2]: [] for name in lines}
     for path in sorted(tracked):
         if (same_name := by_name.get(path.rpartition("/")[2])) is not None:
             same_name.append(path)
-    found: dict[str, tuple[int, ...]] = {}
-    for name, given in lines.items():
+    lines_by_path: dict[str, tuple[int, ...]] = {}
+    for name, numbers in lines.items():
         for path in by_name[name.rpartition("/")[2]]:
-            shorter = f"/{path}".endswith(f"/{name.lstrip('./')}")
-            if (shorter or f"/{name}".endswith(f"/{path}")) and not is_lock(path):
-                found[path] = (*found.get(path, ()), *given)
-    return found
+            is_suffix = f"/{path}".endswith(f"/{name.lstrip('./')}")
+            if (is_suffix or f"/{name}".endswith(f"/{path}")) and not is_lock(path):
+                lines_by_path[path] = (*lines_by_path.get(path, ()), *numbers)
+    return lines_by_path
 
 
 def named_modules(text: str, tracked: Sequence[str]) -> frozenset[str]:
-    """Tracked files that a dotted name stands for: ``aiohttp.web_request.Request``, its module."""
+    """Return the tracked files of dotted names: the module of ``aiohttp.web_request.Request``."""
     pairs: set[str] = set()
     for run in _DOTTED.finditer(text):
         if "." in run[0] and len(run[0]) <= _MAX_NAME_CHARS:
@@ -110,17 +110,17 @@ def _code_names(text: str) -> Iterator[str]:
 
 
 def _is_name(word: str) -> bool:
-    """Long enough to mean something, and no number."""
+    """Return whether a word is long enough to be a name, and not a number."""
     return MIN_NAME_CHARS <= len(word) <= _MAX_NAME_CHARS and not word[0].isdigit()
 
 
 def find_word(text: str, word: str) -> int | None:
-    """Where the word first stands in the text as a whole identifier."""
+    """Return the first position of the word in the text as a whole identifier, or None."""
     return next(_whole(text, word), None)
 
 
 def defines(text: str, name: str) -> int | None:
-    """Where the text defines the name, as far as plain text tells."""
+    """Return the position at which the text defines the name, as far as plain text shows, or None."""
     return next((at for at in _whole(text, name) if _is_definition(text, at, at + len(name))), None)
 
 
@@ -139,7 +139,7 @@ def _is_part(text: str, at: int) -> bool:
 
 
 def _is_definition(text: str, at: int, end: int) -> bool:
-    before = text[max(0, at - 40) : at].rpartition("\n")[2]
+    preceding = text[max(0, at - 40) : at].rpartition("\n")[2]
     dotted = "." in text[at:end] and _ASSIGNED_AFTER.match(text, end, end + 20)
-    after = _DEFINED_AFTER.match(text, end, end + 200)
-    return bool(_DEFINED_BEFORE.search(before) or after or dotted)
+    following = _DEFINED_AFTER.match(text, end, end + 200)
+    return bool(_DEFINED_BEFORE.search(preceding) or following or dotted)

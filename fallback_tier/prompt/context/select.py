@@ -1,8 +1,8 @@
-"""The code that a prompt shows: what failed, the manifests, then the source, best first.
+"""Selection of the code that a prompt shows: what failed, the manifests, then the source, best first.
 
-Every file is ranked first, by plain text (cheap: nothing is parsed), then the units of the best files. Both
-are scored by the same evidence, of which each piece counts the less the more files have it. Of a package's
-own code every unit is ranked: the flaw is in one of them.
+All files are ranked first, by plain text (cheap: nothing is parsed), then the units of the best files. Both
+rankings use the same evidence; each piece of evidence counts less the more files contain it. In a package's
+own code every unit is ranked, because one of them contains the vulnerability.
 """
 
 import math
@@ -43,18 +43,18 @@ from fallback_tier.prompt.context.sources import (
 from fallback_tier.prompt.context.weaknesses import Sign, signs_of
 from fallback_tier.repo import ProofFailure, RepoContext
 
-#: Words that code is searched by: the first ones; a long advisory repeats itself.
+#: The number of words that code is searched by: the first ones, because a long advisory repeats itself.
 MAX_WORDS = 60
 
-#: Where one word of an identifier ends: ``readArchive``, ``HTTPServer``, ``read_archive``.
+#: Word boundaries within an identifier: ``readArchive``, ``HTTPServer``, ``read_archive``.
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[_$]+")
 _RUN = re.compile(r"[\w$]+")
 _MIN_WORD_CHARS = 3
-#: A longer run is no word.
+#: A longer run is not a word.
 _MAX_RUN_CHARS = 200
 _LETTERS = re.compile(r"[A-Za-z]{3,40}")
 
-#: Words that every advisory has, and those that every prose has.
+#: Words that occur in every advisory, and in prose in general.
 _COMMON = re.compile(
     r"able|about|after|all|allow|allowed|allowing|allows|also|and|any|are|attack"
     r"|attacker|attackers|because|been|before|being|but|can|cause|causes|could"
@@ -69,30 +69,33 @@ _COMMON = re.compile(
     r"|affected|description"
 )
 
-#: Memory of the automaton. 60 words take a few KiB; beyond it RE2 gives up and no word is found.
+#: Memory limit of the automaton. 60 words take a few KiB; above the limit RE2 gives up and finds no word.
 _MAX_MEMORY = 1 << 24
 
-#: Endings that a prose adds to a word of code: "parsing", "redirects", "escaped".
+#: Endings that prose adds to a word of code: "parsing", "redirects", "escaped".
 _ENDING = re.compile(r"(?<=\w{4})(?:ing|ed|es|s)$")
 
 
 def significant_words(text: str) -> tuple[str, ...]:
-    """Words to search code by, in lower case: prose without its common words, identifiers in parts."""
-    found: dict[str, None] = {}
+    """Return the words to search code by, in lower case, without common words; identifiers are split up."""
+    words: dict[str, None] = {}
     for run in _RUN.finditer(text):
         if not _MIN_WORD_CHARS <= len(run[0]) <= _MAX_RUN_CHARS:
             continue
         for word in _LETTERS.findall(_HUMP.sub(" ", run[0])):
             if not _COMMON.fullmatch(word.lower()):
-                found.setdefault(word.lower())
-        if len(found) >= MAX_WORDS:
+                words.setdefault(word.lower())
+        if len(words) >= MAX_WORDS:
             break
-    return tuple(found)[:MAX_WORDS]
+    return tuple(words)[:MAX_WORDS]
 
 
 class WordSet:
-    """Words and names, found in one pass of RE2's automaton. ``words`` in any case, "parsing" also as
-    ``parse``'s "pars"; ``names`` as they are."""
+    """A set of words and names that one pass of RE2's automaton searches for.
+
+    ``words`` match in any case, and without their ending ("parsing" matches ``parse`` by "pars"); ``names``
+    match exactly.
+    """
 
     def __init__(self, words: Sequence[str], names: Sequence[str] = ()) -> None:
         import re2
@@ -112,26 +115,26 @@ class WordSet:
         return len(self._words)
 
     def within(self, text: str) -> tuple[frozenset[str], frozenset[str]]:
-        """Those of the words, and those of the names, that the text has."""
+        """Return which of the words and which of the names occur in the text."""
         if not self._words and not self._names:
             return frozenset(), frozenset()
-        found = self._set.Match(text) or ()
+        indexes = self._set.Match(text) or ()
         count = len(self._words)
-        names = (self._names[number - count] for number in found if number >= count)
+        names = (self._names[index - count] for index in indexes if index >= count)
         return (
-            frozenset(self._words[number] for number in found if number < count),
+            frozenset(self._words[index] for index in indexes if index < count),
             frozenset(name for name in names if name in text),
         )
 
 
-#: Files whose units are ranked: those with the best score as a whole.
+#: Files whose units are ranked: those with the best scores as whole files.
 MAX_RANKED_FILES = 12
 
-#: … of a package's own code, and characters of them: about two seconds.
+#: The same for a package's own code, and a limit on their characters: about two seconds.
 MAX_OWN_FILES = 1_000
 MAX_OWN_CHARS = 3 * 1024 * 1024
 
-# What each piece of evidence counts; their order matters more than their size.
+# Weights of the pieces of evidence; their order matters more than their size.
 _DEFINES = 4.0
 _HAS = 1.0
 _NAMED_FILE = 2.0
@@ -142,38 +145,40 @@ _TITLE = 3.0
 _TESTED = 3.0
 _SIGNS = 1.0
 
-# … of own code: a proof's failure first, then what the advisory marks as code, then prose (ADR-0120).
+# Weights for own code: a proof's failure first, then what the advisory marks as code, then prose
+# (ADR-0120).
 _FRAME = 12.0
 _PROOF_IMPORTS = 4.0
 _PROOF_USES = 2.0
 _MARKED = 2.0
 
-#: Definitions of a unit that a proof uses, and that count: a long class has a name of every kind.
+#: How many of a unit's definitions that a proof uses count: a long class has a name of every kind.
 _MAX_USED = 2
 
-#: What code counts that is not in the ecosystem's language (a Python package's browser part), and of a
+#: Factors for code that is not in the ecosystem's language (a Python package's browser part), and for a
 #: neighbour in the same repository.
 _OTHER_LANGUAGE = 0.5
 _NEIGHBOUR = 0.5
 
-#: A unit that only talks about the same things must do so at least this well, against the best one.
+#: A unit that only has words in common needs at least this share of the best unit's score.
 _LEAST_ABOUT = 0.35
 
-#: … and have so many of the words: in a small repository something is always the best.
+#: It also needs at least this many of the words: in a small repository some unit is always the best.
 _LEAST_WORDS = 3
 
-#: An import that weighs no more is one of the repository's own package: in most of its many files.
+#: An import that weighs no more than this is of the repository's own package: most of its many files have
+#: it.
 _OWN = 0.1
 
-#: Best units whose callers are looked for.
+#: The number of best units whose callers are searched for.
 _MAX_FOUND = 4
 
 
 class Interest(NamedTuple):
-    """What is looked for: ``words`` of a prose, ``symbols`` that it names, ``files`` that it names.
+    """The search terms: the advisory's ``words``, and the ``symbols`` and ``files`` that it names.
 
-    ``imports(path, text)`` tells whether a text of that file imports the vulnerable package.
-    ``own``: only where the package's own code is looked through.
+    ``imports(path, text)`` returns whether that file's text imports the vulnerable package. ``own`` is set
+    only if the package's own code is searched.
     """
 
     words: tuple[str, ...]
@@ -184,9 +189,11 @@ class Interest(NamedTuple):
 
 
 class Own(NamedTuple):
-    """What tells of a flaw in a package's own code: the ``title`` of its advisory, in words, and ``signs``
-    of its kind of weakness. ``suffixes``: of the ecosystem's language; ``folders``: where the package's own
-    manifests are (``packages/core/``; empty: at the root). ``proof``: how the proof fails, if there is one.
+    """Evidence of a vulnerability in a package's own code.
+
+    ``title``: words of the advisory's title; ``signs``: signs of its kind of weakness; ``suffixes``: file
+    suffixes of the ecosystem's language; ``folders``: where the package's own manifests are
+    (``packages/core/``; empty: at the root); ``proof``: how the proof fails, if there is one.
     """
 
     title: tuple[str, ...]
@@ -195,7 +202,7 @@ class Own(NamedTuple):
     folders: tuple[str, ...] = ("",)
     proof: ProofFailure = ProofFailure()
 
-    #: What the proof's failing tests are called, in words.
+    #: Words of the titles of the proof's failing tests.
     tested: tuple[str, ...] = ()
 
     @property
@@ -204,17 +211,17 @@ class Own(NamedTuple):
         return frozenset((*self.proof.names, *self.proof.uses))
 
     def of_proof(self, path: str, defined: Iterable[str], weights: dict[str, float]) -> float:
-        """Return how much a proof points at a file, or a unit of it, that defines these names."""
+        """Return how strongly a proof points at a file, or at a unit of it, that defines these names."""
         names = frozenset(self.proof.names)
-        found = (
+        scores = (
             weights.get(_definition(name), 0.0) * (_PROOF_IMPORTS if name in names else _PROOF_USES)
             for name in defined
         )
         is_imported = _PROOF_IMPORTS * (path in self.proof.files)
-        return is_imported + math.fsum(sorted(found, reverse=True)[:_MAX_USED])
+        return is_imported + math.fsum(sorted(scores, reverse=True)[:_MAX_USED])
 
     def frames_in(self, unit: Unit) -> list[int]:
-        """Return the lines (from 0) of the unit that the proof's failure ran through."""
+        """Return the unit's lines (from 0) that are in the stack trace of the proof's failure."""
         return [
             frame.line - 1
             for frame in self.proof.frames
@@ -223,7 +230,7 @@ class Own(NamedTuple):
 
 
 class Ranked(NamedTuple):
-    """A unit, and the line (from 0) that makes it worth showing."""
+    """A unit, its score, and the line (from 0) that makes it worth showing."""
 
     unit: Unit
     score: float
@@ -239,8 +246,8 @@ class _File(NamedTuple):
 
 
 def ranked_units(interest: Interest, paths: Sequence[str], sources: Sources) -> list[Ranked]:
-    """Return the units that have something of what is looked for, best first, tests last; of own code all,
-    of at most MAX_OWN_FILES."""
+    """Return the units with any evidence, best first, tests last; of own code all units of at most
+    MAX_OWN_FILES files."""
     files = _scanned(interest, paths, sources)
     weights = _weights(files)
     best = [
@@ -251,17 +258,17 @@ def ranked_units(interest: Interest, paths: Sequence[str], sources: Sources) -> 
     if interest.own:
         weights = _where_defined(files, weights, sources)
     best.sort(key=_file_order(interest, weights, sources))
-    found: list[tuple[Unit, float, int]] = []
-    left = MAX_OWN_CHARS
+    scored: list[tuple[Unit, float, int]] = []
+    remaining_chars = MAX_OWN_CHARS
     for file in best[: MAX_OWN_FILES if interest.own else MAX_RANKED_FILES]:
-        left -= len(sources.text(file.path) or "")
-        if interest.own and left < 0 and found:
+        remaining_chars -= len(sources.text(file.path) or "")
+        if interest.own and remaining_chars < 0 and scored:
             break
         callees = _package_names(file, interest, sources) if weights[""] > _OWN else frozenset()
         for unit in sources.units(file.path):
-            found.append((unit, *_evidence(unit, file, callees, interest, weights, sources)))
+            scored.append((unit, *_evidence(unit, file, callees, interest, weights, sources)))
     words = WordSet(interest.words)
-    texts = [(f"{unit.path} {' '.join(unit.names)}", sources.body(unit)) for unit, _, _ in found]
+    texts = [(f"{unit.path} {' '.join(unit.names)}", sources.body(unit)) for unit, _, _ in scored]
     about = (_bm25_whole if interest.own else _bm25)(texts, interest.words)
     if interest.own:
         titled = _bm25_whole(texts, interest.own.title)
@@ -272,12 +279,12 @@ def ranked_units(interest: Interest, paths: Sequence[str], sources: Sources) -> 
         ]
         ranked = [
             Ranked(unit, score + _of_own(unit, prose, interest.own, sources), focus)
-            for (unit, score, focus), prose in zip(found, near, strict=True)
+            for (unit, score, focus), prose in zip(scored, near, strict=True)
         ]
     else:
         ranked = [
             Ranked(unit, score + _ABOUT * near, focus)
-            for (unit, score, focus), near in zip(found, about, strict=True)
+            for (unit, score, focus), near in zip(scored, about, strict=True)
             if score or (near >= _LEAST_ABOUT and _is_about(unit, words, sources))
         ]
     ranked.sort(key=_order(interest))
@@ -289,35 +296,37 @@ def ranked_units(interest: Interest, paths: Sequence[str], sources: Sources) -> 
 def _scanned(interest: Interest, paths: Iterable[str], sources: Sources) -> list[_File]:
     used = interest.own.wanted if interest.own else frozenset()
     symbols = frozenset(interest.symbols)
-    looked_for = WordSet(interest.words, tuple(dict.fromkeys((*interest.symbols, *sorted(used)))))
-    found = []
+    terms = WordSet(interest.words, tuple(dict.fromkeys((*interest.symbols, *sorted(used)))))
+    files = []
     for path in paths:
         text = sources.text(path)
         if text is not None:
-            words, names = looked_for.within(text)
+            words, names = terms.within(text)
             imports = interest.imports(path, text)
-            found.append(_File(path, imports, names & symbols, words, names & used))
-    return found
+            files.append(_File(path, imports, names & symbols, words, names & used))
+    return files
 
 
 def _weights(files: Sequence[_File]) -> dict[str, float]:
-    """For each word or symbol, and "" for an import of the package, 1 where one file has it … 0 all."""
-    having: Counter[str] = Counter()
+    """Return a weight per word or symbol, and as "" for an import of the package: 1 if one file has it,
+    down to 0 if all have."""
+    counts: Counter[str] = Counter()
     for file in files:
-        having.update(file.symbols | file.words)
-        having[""] += file.imports
-    most = math.log(len(files) + 1) or 1.0
-    having[""] += 0
+        counts.update(file.symbols | file.words)
+        counts[""] += file.imports
+    largest = math.log(len(files) + 1) or 1.0
+    counts[""] += 0
     return {
-        name: math.log((len(files) + 1) / max(1, count)) / most for name, count in having.items()
+        name: math.log((len(files) + 1) / max(1, count)) / largest for name, count in counts.items()
     }
 
 
 def _where_defined(
     files: Sequence[_File], weights: dict[str, float], sources: Sources
 ) -> dict[str, float]:
-    """A name that one file defines tells of that file, however many others have it."""
-    definers = Counter(
+    """Return the weights, with those of definitions: a name that one file defines points at that file, even
+    if many others use it."""
+    definer_counts = Counter(
         name
         for file in files
         if not is_beside(file.path)
@@ -326,16 +335,16 @@ def _where_defined(
     )
     return weights | {
         _definition(name): max(weights.get(name, 0.0), 1 / count)
-        for name, count in definers.items()
+        for name, count in definer_counts.items()
     }
 
 
 def _definition(name: str) -> str:
-    return f"def {name}"  # under which the weight of a name's definition is kept
+    return f"def {name}"  # the key for the weight of a name's definition
 
 
 def _of_own(unit: Unit, prose: float, own: Own, sources: Sources) -> float:
-    """How much a unit of the package's own code is about what advisory and proof say."""
+    """Return how much a unit of the package's own code is about what the advisory and the proof say."""
     body = sources.body(unit)
     signs = sum(sign.search(body) is not None for sign in own.signs)
     score = prose + _SIGNS * signs / max(1, len(own.signs))
@@ -374,9 +383,9 @@ def _package_names(file: _File, interest: Interest, sources: Sources) -> frozens
         return frozenset()
     return frozenset(
         name
-        for found in sources.structure(file.path).imports
-        if interest.imports(file.path, found.text)
-        for name in found.names
+        for statement in sources.structure(file.path).imports
+        if interest.imports(file.path, statement.text)
+        for name in statement.names
     )
 
 
@@ -388,19 +397,19 @@ def _evidence(
     weights: dict[str, float],
     sources: Sources,
 ) -> tuple[float, int]:
-    """Return a unit's score (names that it defines or has, calls of the package) and its first line."""
+    """Return a unit's score (names that it defines or has, calls of the package), and its focus line."""
     body = sources.body(unit)
     score, defined, used = 0.0, [], []
     for name in file.symbols:
-        at = defines(body, name)
-        if name in unit.names or at is not None:
+        offset = defines(body, name)
+        if name in unit.names or offset is not None:
             score += _DEFINES * weights.get(_definition(name), weights[name])
-            defined.append(at or 0)
-        elif (at := find_word(body, name)) is not None:
+            defined.append(offset or 0)
+        elif (offset := find_word(body, name)) is not None:
             score += _HAS * weights[name]
-            used.append(at)
+            used.append(offset)
     if file.imports:
-        calls = [at for name in callees if (at := find_word(body, name)) is not None]
+        calls = [offset for name in callees if (offset := find_word(body, name)) is not None]
         if calls or interest.imports(file.path, body):
             score += _CALLS_PACKAGE * max(_OWN, weights[""])
             used.extend(calls)
@@ -418,21 +427,21 @@ def _evidence(
 
 
 def _is_about(unit: Unit, words: WordSet, sources: Sources) -> bool:
-    """Without any name in common: enough words in common, and something that may be edited."""
-    found, _ = words.within(sources.body(unit))
-    return not is_test(unit.path) and len(found) >= min(_LEAST_WORDS, len(words))
+    """Return whether a unit without a name of the advisory has enough of its words, and is not a test."""
+    common, _ = words.within(sources.body(unit))
+    return not is_test(unit.path) and len(common) >= min(_LEAST_WORDS, len(words))
 
 
 def _with_callers(ranked: Sequence[Ranked], sources: Sources) -> list[Ranked]:
-    """Callers of the best units' definitions, one step up, count a little more."""
-    names = {name for found in ranked[:_MAX_FOUND] for name in found.unit.names if len(name) > 3}
+    """Return the ranking with a bonus for the direct callers of the best units' definitions."""
+    names = {name for entry in ranked[:_MAX_FOUND] for name in entry.unit.names if len(name) > 3}
     return [
-        found._replace(score=found.score + _CALLS_FOUND)
+        entry._replace(score=entry.score + _CALLS_FOUND)
         if any(
-            f"{name}(" in sources.body(found.unit) for name in names.difference(found.unit.names)
+            f"{name}(" in sources.body(entry.unit) for name in names.difference(entry.unit.names)
         )
-        else found
-        for found in ranked
+        else entry
+        for entry in ranked
     ]
 
 
@@ -445,29 +454,29 @@ def _order(interest: Interest) -> Callable[[Ranked], tuple[bool, float, int, str
 
 
 def is_behind(path: str, interest: Interest) -> bool:
-    """Return whether a path comes last: what is beside the product, below the package's folder. Of own
-    code, not what the advisory names."""
+    """Return whether a path comes last: if it is outside the product, relative to the package's folder. A
+    file of own code that the advisory names does not come last."""
     if interest.own is None:
         return is_beside(path)
-    folders = [one for one in interest.own.folders if path.startswith(one)]
+    folders = [folder for folder in interest.own.folders if path.startswith(folder)]
     inside = path[len(max(folders, key=len, default="")) :]
     return path not in interest.files and is_beside(inside)
 
 
-# BM25 of a few words over texts (Robertson & Zaragoza 2009), by SQLite's FTS5 in memory. FTS5 parts
-# snake_case by itself, and camelCase is parted before. Words and code meet in two ways:
+# BM25 scores of a few words over texts (Robertson & Zaragoza 2009), computed by SQLite's FTS5 in memory.
+# FTS5 splits snake_case itself; camelCase is split before. Words and code are matched in two ways:
 #
-# - ``_bm25`` stems both sides (Porter), so that "parsing" in an advisory finds ``parse_value``;
-# - ``_bm25_whole``, for a package's own code, takes a word that stands alone for more than a part of an
-#   identifier, and only inflected forms for the same word: by Porter "regular" finds ``regularized``.
+# - ``_bm25`` stems both sides (Porter), so that "parsing" in an advisory matches ``parse_value``;
+# - ``_bm25_whole``, for a package's own code, weighs a whole word more than a part of an identifier, and
+#   treats only inflected forms as the same word: with Porter "regular" matches ``regularized``.
 
-# A set of letters comes first: a search for it is quicker than one that begins by looking back.
+# The character class comes first: such a search is quicker than one that begins with a lookbehind.
 _CAMEL = re.compile(r"[A-Z](?<=[a-z0-9][A-Z])")
 
-#: A match in what a unit is called (its path, the names that it defines) counts for so many in its text.
+#: A match in a unit's names (its path, the names that it defines) counts as this many in its text.
 _NAME_WEIGHT = 4.0
 
-#: … and one in a part of an identifier for so many of a whole word.
+#: A match in a part of an identifier counts as this many matches of a whole word.
 _PART_WEIGHT = 0.25
 
 #: An identifier of several words.
@@ -478,14 +487,14 @@ _INFLECTED = ("", "s", "e", "es", "ed", "ing")
 
 
 def _bm25(texts: Sequence[tuple[str, str]], words: Sequence[str]) -> list[float]:
-    """Return for each (names, body) how well it matches, from 0 to 1 (the best of them). ``words`` are
+    """Return for each (names, body) how well it matches, from 0 to 1 (the best of them). ``words`` contain
     letters only."""
     rows = ((_parted(name), _parted(body), "") for name, body in texts)
     return _scores(rows, len(texts), words, "porter unicode61")
 
 
 def _bm25_whole(texts: Sequence[tuple[str, str]], words: Sequence[str]) -> list[float]:
-    """Return the same of whole words before parts of identifiers, each in its inflected forms alone."""
+    """Return the same, but prefer whole words to parts of identifiers, and match inflected forms only."""
     stems = dict.fromkeys(_INFLECTION.sub("", word) for word in words)
     forms = [f"{stem}{ending}" for stem in stems for ending in _INFLECTED]
     rows = (
@@ -498,13 +507,13 @@ def _bm25_whole(texts: Sequence[tuple[str, str]], words: Sequence[str]) -> list[
 def _scores(
     rows: Iterable[tuple[str, str, str]], count: int, words: Sequence[str], tokenizer: str
 ) -> list[float]:
-    """Of rows of (names, whole words, parts of identifiers)."""
+    """Return the scores of rows of (names, whole words, parts of identifiers)."""
     scores = [0.0] * count
     if not words or not count:
         return scores
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as memory:
         memory.execute(
-            # No copy of the texts is kept. (With detail=column besides, bm25() is 0: SQLite 3.40.)
+            # FTS5 keeps no copy of the texts. (With detail=column as well, bm25() is 0: SQLite 3.40.)
             "CREATE VIRTUAL TABLE unit USING "
             f"fts5(name, body, part, content='', tokenize='{tokenizer}')"
         )
@@ -513,12 +522,12 @@ def _scores(
             "INSERT INTO unit(rowid, name, body, part) VALUES (?, ?, ?, ?)",
             ((number, *row) for number, row in enumerate(rows, start=1)),
         )
-        found = memory.execute(
+        matches = memory.execute(
             "SELECT rowid, bm25(unit, ?, 1.0, ?) FROM unit WHERE unit MATCH ?",
             (_NAME_WEIGHT, _PART_WEIGHT, " OR ".join(f'"{word}"' for word in words)),
         ).fetchall()
-    best = min((score for _, score in found), default=0.0)
-    for number, score in found:
+    best = min((score for _, score in matches), default=0.0)
+    for number, score in matches:
         scores[number - 1] = score / best if best else 0.0
     return scores
 
@@ -527,21 +536,21 @@ def _parted(text: str) -> str:
     return _CAMEL.sub(r" \g<0>", text)
 
 
-#: A root manifest that is shown beside a package's own code.
+#: A root manifest up to this length is shown after a package's own code.
 _SHORT_MANIFEST_CHARS = 800
 
-#: Parts of an advisory that tell nothing of the flaw.
+#: Sections of an advisory that say nothing about the vulnerability.
 _ASIDE = re.compile(
     r"^#+ *(?:patch(?:es|ed)|workarounds?|acknowledge?ments?|credits?|references|resources|mitigations?"
     r"|remediation|for more information)\b[^\n]*\n(?:(?!#)[^\n]*(?:\n|\Z))*",
     re.IGNORECASE | re.MULTILINE,
 )
 
-#: The code that a failure names may take this part of the budget (one fourth); at least two whole snippets.
+#: The part of the budget for the code that a failure names (one fourth), but at least two whole snippets.
 _SHARE_OF_A_FAILURE = 4
 MIN_FAILURE_BYTES = 2 * MAX_SNIPPET_BYTES
 
-#: A name that more of the source files have tells nothing about where the build broke.
+#: A name that more source files have does not tell where the build broke.
 _MAX_FILES_OF_A_NAME = 5
 
 
@@ -554,16 +563,19 @@ def select_snippets(
     secrets: frozenset[str] = frozenset(),
     own_code: bool = False,
 ) -> tuple[Snippet, ...]:
-    """A first attempt's: at most MAX_SNIPPETS, together ``repo.settings.snippet_budget_bytes`` (UTF-8).
+    """Return the snippets of an attempt's prompt.
 
-    A retry shows the same code, and before it other code that the failure names: up to a quarter of the
+    A first attempt gets at most MAX_SNIPPETS, together at most ``repo.settings.snippet_budget_bytes``
+    (UTF-8).
+
+    A retry gets the same code and, before it, other code that the failure names: up to a quarter of the
     budget or two whole snippets, whichever is more, and never more than the budget.
 
-    ``own_code``: the flaw is in this repository. Then no manifest is shown but a short one at the root,
-    behind the code: a plan may not touch it. The code fills ``own_code_budget_bytes``.
+    If the vulnerability is in this repository (``own_code``), the only manifest shown is a short one at the
+    root, after the code, because a plan may not change it. The code fills ``own_code_budget_bytes``.
 
-    Ids are S1, S2 … in the order shown. A file that can't be read (binary, too large, a link) is
-    skipped: what the prompt lacks, the gates don't.
+    Ids are S1, S2 … in the order shown. A file that can't be read (binary, too large, a link) is skipped;
+    the gates still see it.
     """
     summary = prior_attempts[-1].prior_failure_summary if prior_attempts else ""
     selection = _Selection(advisory, repo, plugin, own_code=own_code)
@@ -573,13 +585,15 @@ def select_snippets(
         budget = SnippetBudget.of_own(settings.own_code_budget_bytes)
     files = Showable(selection.sources, secrets)
     shown = pack(selection.wanted(), files.lines, budget, hidden=files.hidden)
-    more = min(budget.budget, max(MIN_FAILURE_BYTES, budget.budget // _SHARE_OF_A_FAILURE))
+    failure_budget = min(
+        budget.budget, max(MIN_FAILURE_BYTES, budget.budget // _SHARE_OF_A_FAILURE)
+    )
     failing = list(selection.failing(summary))
-    besides = pack(
-        failing, files.lines, SnippetBudget.of_own(more), shown=shown, hidden=files.hidden
+    more_snippets = pack(
+        failing, files.lines, SnippetBudget.of_own(failure_budget), shown=shown, hidden=files.hidden
     )
     ordered = sorted(
-        (*besides, *shown), key=lambda snippet: not any(map(snippet.overlaps, failing))
+        (*more_snippets, *shown), key=lambda snippet: not any(map(snippet.overlaps, failing))
     )
     return tuple(
         snippet.model_copy(update={"id": f"S{number}"})
@@ -588,7 +602,7 @@ def select_snippets(
 
 
 class _Selection:
-    """One prompt's search: what it looks for and what it has read."""
+    """The search for one prompt: its search terms and the sources that it has read."""
 
     def __init__(
         self, advisory: Advisory, repo: RepoContext, plugin: EcosystemPlugin, *, own_code: bool
@@ -597,12 +611,12 @@ class _Selection:
         self.sources = Sources(repo, MAX_SNIPPET_BYTES)
         text = _ASIDE.sub("", advisory.text[:MAX_SOURCE_BYTES])
         packages = advisory.packages(plugin.name)
-        own = {part for name in packages for part in re.findall(r"[\w$]+", name)}
-        named = frozenset(named_files(text, repo.tracked_files))
+        package_words = {part for name in packages for part in re.findall(r"[\w$]+", name)}
+        paths = frozenset(named_files(text, repo.tracked_files))
         self._interest = Interest(
             words=significant_words(text),
-            symbols=tuple(name for name in code_names(text) if name not in own),
-            files=named | named_modules(text, repo.tracked_files),
+            symbols=tuple(name for name in code_names(text) if name not in package_words),
+            files=paths | named_modules(text, repo.tracked_files),
             imports=lambda path, code: (
                 not own_code and any(plugin.mentions(name, path, code) for name in packages)
             ),
@@ -610,33 +624,33 @@ class _Selection:
         )
         self._paths = scannable(repo.tracked_files, self._interest.files)
         # "flask-login" is written flask_login in code and Flask.Login elsewhere (PEP 503).
-        spelled = ("[-_.]+".join(map(re.escape, re.split(r"[-_.]+", p))) for p in packages)
-        self._package = re.compile(rf"(?<![\w$])(?:{'|'.join(spelled) or '(?!)'})(?![\w$])")
+        spellings = ("[-_.]+".join(map(re.escape, re.split(r"[-_.]+", p))) for p in packages)
+        self._package = re.compile(rf"(?<![\w$])(?:{'|'.join(spellings) or '(?!)'})(?![\w$])")
 
     def failing(self, summary: str) -> Iterator[Wanted]:
-        """What a failure names: files at their lines, then code that has its symbols."""
+        """Yield what a failure names: files at their lines, then code that has its symbols."""
         failed = summary.partition(f"\n{TRIED_HEADING}")[0]
         names = failure_names(failed)
         for path, lines in named_files(summary, self._repo.tracked_files).items():
             if self.sources.text(path) is not None:
                 units = self.sources.units(path)
                 for line in lines:
-                    # A tool may count a line more than there are: an unexpected end of the file.
-                    at = min(line, len(self.sources.lines(path))) - 1
+                    # A tool may report a line after the last one: an unexpected end of the file.
+                    index = min(line, len(self.sources.lines(path))) - 1
                     yield from (
-                        Wanted(*unit[:3], at) for unit in units if unit.start <= at < unit.end
+                        Wanted(*unit[:3], index) for unit in units if unit.start <= index < unit.end
                     )
                 if not lines:
-                    having = [
+                    matching_units = [
                         unit for unit in units if _first(self.sources.body(unit), names) is not None
                     ]
-                    for unit in having or units[:1]:
+                    for unit in matching_units or units[:1]:
                         yield Wanted(*unit[:3], unit.start)
         if names:
             yield from self._using(names)
 
     def wanted(self) -> Iterator[Wanted]:
-        """Places, best first. They may overlap; the first one counts."""
+        """Yield the wanted code, best first. Overlapping entries count once, for the first of them."""
         if self._interest.own:
             yield from _own_places(self._ranked(), self.sources, self._interest)
             yield from self._root_manifest()
@@ -653,7 +667,7 @@ class _Selection:
             yield Wanted(*unit[:3], focus)
 
     def _root_manifest(self) -> Iterator[Wanted]:
-        """What the package is, where that is said in few words and there is room behind its code."""
+        """Yield the first short root manifest, which describes the package, if its code leaves room."""
         for path in sorted(self._repo.manifests):
             text = None if "/" in path or is_lock(path) else self.sources.text(path)
             if text is not None and len(text) <= _SHORT_MANIFEST_CHARS:
@@ -664,16 +678,18 @@ class _Selection:
         return ranked_units(self._interest, self._paths, self.sources)
 
     def _using(self, names: Sequence[str]) -> Iterator[Wanted]:
-        """Source, no tests, that has a rare one of the names."""
-        ours = [path for path in self._paths if not is_beside(path)]
+        """Yield source units, without tests, that have one of the names, if few files have that name."""
+        product_paths = [path for path in self._paths if not is_beside(path)]
         for name in names:
-            having = [path for path in ours if name in (self.sources.text(path) or "")]
-            for path in having if len(having) <= _MAX_FILES_OF_A_NAME else ():
+            matching_paths = [
+                path for path in product_paths if name in (self.sources.text(path) or "")
+            ]
+            for path in matching_paths if len(matching_paths) <= _MAX_FILES_OF_A_NAME else ():
                 for unit in self.sources.units(path):
                     body = self.sources.body(unit)
-                    at = find_word(body, name)
-                    if at is not None:
-                        yield Wanted(*unit[:3], unit.start + body.count("\n", 0, at))
+                    offset = find_word(body, name)
+                    if offset is not None:
+                        yield Wanted(*unit[:3], unit.start + body.count("\n", 0, offset))
 
 
 def _own(advisory: Advisory, plugin: EcosystemPlugin, repo: RepoContext) -> Own:
@@ -683,54 +699,56 @@ def _own(advisory: Advisory, plugin: EcosystemPlugin, repo: RepoContext) -> Own:
     suffixes = SOURCE_SUFFIXES if rules is None else rules.source_suffixes
     packages = repo.affected.own if repo.affected else ()
     folders = (package.manifest.rpartition("/")[0] for package in packages)
-    places = tuple(f"{folder}/" if folder else "" for folder in dict.fromkeys(folders)) or ("",)
+    prefixes = tuple(f"{folder}/" if folder else "" for folder in dict.fromkeys(folders)) or ("",)
     signs = signs_of(advisory.cwe, text)
     proof = repo.proof_failure or ProofFailure()
-    return Own(title, signs, suffixes, places, proof, significant_words("\n".join(proof.titles)))
+    return Own(title, signs, suffixes, prefixes, proof, significant_words("\n".join(proof.titles)))
 
 
 def _first(text: str, names: Sequence[str]) -> int | None:
-    return next((at for name in names if (at := find_word(text, name)) is not None), None)
+    return next((offset for name in names if (offset := find_word(text, name)) is not None), None)
 
 
 # A package's own code, in the order in which it fills a prompt: the vulnerability is in it. A model that
-# sees the place of a vulnerability is mostly right about it, so what there is room for is shown:
+# sees the vulnerable code mostly judges it right, so as much as the budget allows is shown:
 #
-# - the units that tell most;
-# - what they call, where the package defines it: guards, checks, escapes;
-# - the rest of their files: a fix seldom keeps to one function, and what it needs is imported above;
-# - all other units, until their rank falls off: code that has little of what is looked for costs as much
-#   as the place of the vulnerability, and hides it (ADR-0120).
+# - the units with the best scores;
+# - what they call, if the package defines it: guards, checks, escapes;
+# - the rest of their files: a fix seldom stays in one function, and what it needs is imported at the top;
+# - all other units, until their score drops off: code with little evidence takes as much room as the
+#   vulnerable code, and hides it (ADR-0120).
 
-#: Units that tell most.
+#: The number of units with the best scores.
 _MOST_SIGNIFICANT = 12
 
-#: Files whose rest is shown, of those that the most telling units are in.
+#: The number of files whose rest is shown, of those that contain these units.
 _WHOLE_FILES = 5
 
-#: A larger file's units stand for themselves: it would fill the room alone (characters).
+#: In a larger file (characters) only its units are shown: whole, it would fill the budget alone.
 _WHOLE_FILE_CHARS = 30_000
 
-#: What the most telling units call, at most; a name that more units define tells nothing.
+#: The number of units called by the best units that are shown. A name that more units define is ignored.
 _MAX_CALLED = 8
 _MAX_DEFINERS = 2
 
-#: … looked for in so many characters of a unit.
+#: How many characters of a unit are searched for calls.
 _CALLED_CHARS = 20_000
 
-#: The rank has fallen off if a unit has less than this of the best one's score, in percent …
+#: A unit's score has dropped off if it is below this share of the best score, in percent …
 _FALL_OFF = 25
 
-#: … but a package of so many characters is shown whole: a prompt of it is small.
+#: … but a package of at most this many characters is shown whole: its prompt is small.
 _SMALL_PACKAGE_CHARS = 48_000
 
 _CALLED = re.compile(r"([A-Za-z_$][\w$]{3,100})\s*\(")
 
 
 def _own_places(ranked: Sequence[Ranked], sources: Sources, interest: Interest) -> Iterator[Wanted]:
-    """Yield the places of ranked units, best first; shown ones again, for their rest. What is beside the
-    product is left out if there is more, unless the advisory names it."""
-    product = [found for found in ranked if not is_behind(found.unit.path, interest)] or list(
+    """Yield the wanted parts of ranked units, best first, and again for the rest of their files.
+
+    Code outside the product is left out if there is other code, unless the advisory names it.
+    """
+    product = [entry for entry in ranked if not is_behind(entry.unit.path, interest)] or list(
         ranked
     )
     top = product[:_MOST_SIGNIFICANT]
@@ -738,12 +756,12 @@ def _own_places(ranked: Sequence[Ranked], sources: Sources, interest: Interest) 
         yield Wanted(*unit[:3], focus)
     for unit in _called(top, product, sources):
         yield Wanted(*unit[:3], unit.start)
-    paths = dict.fromkeys(found.unit.path for found in top)
+    paths = dict.fromkeys(entry.unit.path for entry in top)
     small = [path for path in paths if len(sources.text(path) or "") <= _WHOLE_FILE_CHARS]
     for path in small[:_WHOLE_FILES]:
         for unit in sources.units(path):
             yield Wanted(*unit[:3], unit.start, rest=True)
-    least, shown = _FALL_OFF / 100 * max((found.score for found in product), default=0.0), 0
+    least, shown = _FALL_OFF / 100 * max((entry.score for entry in product), default=0.0), 0
     for unit, score, focus in product:
         shown += len(sources.body(unit))
         if score < least and shown > _SMALL_PACKAGE_CHARS:
@@ -751,21 +769,21 @@ def _own_places(ranked: Sequence[Ranked], sources: Sources, interest: Interest) 
         yield Wanted(*unit[:3], focus, rest=True)
 
 
-def _called(top: Sequence[Ranked], every: Sequence[Ranked], sources: Sources) -> Iterator[Unit]:
-    """Definitions in other units of what the best units call, in the order of the calls."""
+def _called(top: Sequence[Ranked], ranked: Sequence[Ranked], sources: Sources) -> Iterator[Unit]:
+    """Yield definitions in other units of what the best units call, in the order of the calls."""
     definers: dict[str, list[Unit]] = {}
-    for found in every:
-        for name in found.unit.names:
-            definers.setdefault(name, []).append(found.unit)
-    known = {found.unit for found in top}
+    for entry in ranked:
+        for name in entry.unit.names:
+            definers.setdefault(name, []).append(entry.unit)
+    top_units = {entry.unit for entry in top}
     names = dict.fromkeys(
-        name for found in top for name in _CALLED.findall(sources.body(found.unit)[:_CALLED_CHARS])
+        name for entry in top for name in _CALLED.findall(sources.body(entry.unit)[:_CALLED_CHARS])
     )
     called = dict.fromkeys(
         unit
         for name in names
         if len(definers.get(name, ())) <= _MAX_DEFINERS
         for unit in definers.get(name, ())
-        if unit not in known
+        if unit not in top_units
     )
     yield from list(called)[:_MAX_CALLED]

@@ -1,4 +1,4 @@
-"""The files of one prompt: each read, parsed and parted once, and never kept for the next prompt."""
+"""The files of one prompt: each read, parsed and split once, and not kept for the next prompt."""
 
 import io
 import os
@@ -14,7 +14,7 @@ from fallback_tier.prompt.redact import redact_secrets
 from fallback_tier.repo import RepoContext
 from fallback_tier.syntax import Definition, Structure, grammar_of, structure
 
-#: Code between definitions is parted at blank lines into runs of at most this size.
+#: Code between definitions is split at blank lines into runs of at most this size.
 _RUN_BYTES = 1_500
 
 #: Lines that belong to the definition below them.
@@ -22,7 +22,7 @@ _ABOVE = re.compile(r"[ \t]*(?:#|//|/\*|\*|@)")
 
 
 class Unit(NamedTuple):
-    """Lines of one file (from 0, the end excluded), and the names that they define."""
+    """Lines of one file (from 0, end excluded), and the names that they define."""
 
     path: str
     start: int
@@ -31,12 +31,12 @@ class Unit(NamedTuple):
 
 
 def lines_of(text: str) -> list[str]:
-    """Its lines with their ends. ``str.splitlines`` would also break at form feeds and U+2028."""
+    """Return the lines with their ends. ``str.splitlines`` would also break at form feeds and U+2028."""
     return list(io.StringIO(text, newline="\n"))
 
 
 def sizes_of(lines: Sequence[str]) -> list[int]:
-    """The bytes of each line in UTF-8."""
+    """Return the bytes of each line in UTF-8."""
     if all(map(str.isascii, lines)):
         return list(map(len, lines))
     return [len(line.encode("utf-8", "replace")) for line in lines]
@@ -45,46 +45,50 @@ def sizes_of(lines: Sequence[str]) -> list[int]:
 def units_of(
     path: str, lines: Sequence[str], structure: Structure, max_bytes: int
 ) -> tuple[Unit, ...]:
-    """The units of a file. A definition over ``max_bytes`` is parted into those that it holds."""
+    """Return the units of a file. A definition over ``max_bytes`` is split into the inner ones."""
     sizes = sizes_of(lines)
     spans = list(_definitions(lines, sizes, structure.definitions, max_bytes))
     units: list[Unit] = []
-    at = 0
+    previous_end = 0
     for start, end, names in [*spans, (len(lines), len(lines), ())]:
-        units.extend(Unit(path, *run) for run in _runs(lines, sizes, at, start))
+        units.extend(Unit(path, *run) for run in _runs(lines, sizes, previous_end, start))
         if start < end:
             units.append(Unit(path, start, end, names))
-        at = end
+        previous_end = end
     return tuple(units)
 
 
 def _definitions(
-    lines: Sequence[str], sizes: Sequence[int], found: Sequence[Definition], max_bytes: int
+    lines: Sequence[str], sizes: Sequence[int], definitions: Sequence[Definition], max_bytes: int
 ) -> Iterator[tuple[int, int, tuple[str, ...]]]:
-    """Disjoint spans of definitions: of a class its methods, unless it is as short as a run."""
-    after = 0
-    for number, definition in enumerate(found):
+    """Yield disjoint spans of definitions: for a class its methods', unless it is as short as a run."""
+    previous_end = 0
+    for number, definition in enumerate(definitions):
         start, end = definition.start_line - 1, min(definition.end_line, len(lines))
-        if start < after:
+        if start < previous_end:
             continue
-        while start > after and _ABOVE.match(lines[start - 1]):
+        while start > previous_end and _ABOVE.match(lines[start - 1]):
             start -= 1
-        most = _RUN_BYTES if definition.kind == "class" else max_bytes
+        max_size = _RUN_BYTES if definition.kind == "class" else max_bytes
         inner: list[Definition] = []
-        for other in found[number + 1 :]:
-            if other.nesting <= found[number].nesting:
+        for following in definitions[number + 1 :]:
+            if following.nesting <= definitions[number].nesting:
                 break
-            inner.append(other)
-        if sum(sizes[start:end]) > most and inner:
+            inner.append(following)
+        if sum(sizes[start:end]) > max_size and inner:
             continue
-        yield start, end, tuple(dict.fromkeys(d.name for d in (definition, *inner) if d.name))
-        after = end
+        yield (
+            start,
+            end,
+            tuple(dict.fromkeys(part.name for part in (definition, *inner) if part.name)),
+        )
+        previous_end = end
 
 
 def _runs(
     lines: Sequence[str], sizes: Sequence[int], begin: int, end: int
 ) -> Iterator[tuple[int, int]]:
-    """Runs of lines, cut after blank ones where a run would grow over _RUN_BYTES."""
+    """Yield runs of lines, cut after blank ones if a run would exceed _RUN_BYTES."""
     start, cut, size = begin, begin, 0
     for number in range(begin, end):
         if size + sizes[number] > _RUN_BYTES and cut > start:
@@ -101,18 +105,18 @@ def _runs(
 #: Source files opened per prompt: about half a second of reading; those nearest the root come first.
 MAX_SCANNED_FILES = 2_000
 
-#: Larger source files are generated or bundled as a rule; the largest that people write (lodash.js) has
-#: half of it.
+#: Larger source files are usually generated or bundled; the largest that people write (lodash.js) has half
+#: of it.
 MAX_SOURCE_BYTES = 1024 * 1024
 
-#: A line longer than this is minified code or data: nothing to copy an edit from. Where such lines are
-#: most of a file, a program wrote it; else they are shown as cut.
+#: A longer line is minified code or data, from which no edit is copied. If such lines are most of a file, a
+#: program wrote it and it is skipped; otherwise they are shown as cut.
 MAX_LINE_CHARS = 1_000
 
-#: How what stands in such a line's place begins.
+#: The beginning of the text that replaces such a line.
 CUT_LINE = "<<<CUT a line of"
 
-#: Folders of other people's code and of built files.
+#: Folders of third-party code and of built files.
 _NOT_OURS = frozenset(
     {"node_modules", "bower_components", "site-packages", "venv", ".venv", ".tox", ".yarn"}
     | {"vendor", "vendored", "_vendor", "third_party", "third-party"}
@@ -120,25 +124,27 @@ _NOT_OURS = frozenset(
 )
 
 
-def scannable(tracked: Sequence[str], named: Collection[str]) -> list[str]:
-    """Source files of the project itself, at most MAX_SCANNED_FILES: named ones, then by depth."""
-    ours = (path for path in tracked if _is_source(path))
+def scannable(tracked: Sequence[str], named_paths: Collection[str]) -> list[str]:
+    """Return source files of the project itself, at most MAX_SCANNED_FILES: named ones, then by depth."""
+    source_paths = (path for path in tracked if _is_source(path))
     order = sorted(
-        ours, key=lambda path: (path not in named, is_beside(path), path.count("/"), path)
+        source_paths,
+        key=lambda path: (path not in named_paths, is_beside(path), path.count("/"), path),
     )
     return order[:MAX_SCANNED_FILES]
 
 
 class Reader:
-    """Reads tracked text files, each folder's safety checked once: as strict as ``RepoContext.read_text``
-    (no link, nothing outside the root), for hundreds of files."""
+    """Reads tracked text files as strictly as ``RepoContext.read_text`` (no link, nothing outside the
+    root), for hundreds of files: each folder is checked once."""
 
     def __init__(self, root: Path) -> None:
         self._root = os.path.realpath(root)
         self._folders: dict[str, bool] = {}
 
     def read(self, path: str) -> str | None:
-        """The text of a path that git lists, or None: no such file, a link, binary, too large."""
+        """Return the text of a path that git lists, or None for a missing file, a link, a binary or a file
+        that is too large."""
         if not self._is_plain(path.rpartition("/")[0]):
             return None
         try:
@@ -147,7 +153,7 @@ class Reader:
                 status = os.fstat(file)
                 if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_SOURCE_BYTES:
                     return None
-                # A file object costs as much as the rest of it, hundreds of times.
+                # A file object would take as long as all the rest, hundreds of times.
                 text = os.read(file, status.st_size + 1).decode("utf-8")
             finally:
                 os.close(file)
@@ -157,15 +163,15 @@ class Reader:
         return _by_a_person(text)
 
     def _is_plain(self, folder: str) -> bool:
-        """A real folder below the root, by its own name."""
+        """Return whether a folder is a real folder below the root, under its own name."""
         if folder not in self._folders:
-            place = f"{self._root}/{folder}" if folder else self._root
-            self._folders[folder] = os.path.realpath(place) == place
+            path = f"{self._root}/{folder}" if folder else self._root
+            self._folders[folder] = os.path.realpath(path) == path
         return self._folders[folder]
 
 
 def _by_a_person(text: str) -> str | None:
-    """The text with its long lines cut; None where a program wrote most of it."""
+    """Return the text with its long lines cut, or None if a program wrote most of it."""
     if "\0" in text:
         return None
     if not _has_long_lines(text):
@@ -174,13 +180,13 @@ def _by_a_person(text: str) -> str | None:
         line if len(line) <= MAX_LINE_CHARS else f"{CUT_LINE} {len(line):,} characters>>>"
         for line in text.split("\n")
     ]
-    kept = "\n".join(lines)
-    return kept if 2 * len(kept) > len(text) else None
+    shortened = "\n".join(lines)
+    return shortened if 2 * len(shortened) > len(text) else None
 
 
 def _has_long_lines(text: str) -> bool:
     start = 0
-    # From a line's start to the last line end within reach: a look a kilobyte, not a look a line.
+    # From a line's start to the last line end within reach: one search per kilobyte, not per line.
     while len(text) - start > MAX_LINE_CHARS:
         end = text.rfind("\n", start, start + MAX_LINE_CHARS + 1)
         if end < 0:
@@ -199,20 +205,20 @@ def _is_source(path: str) -> bool:
     )
 
 
-#: Read for one prompt, in characters: twice what as many files as are opened have as a rule. Each is
-#: looked at for each name and kept, so that 2,000 files of the largest size would take minutes and 2 GB.
+#: Characters read for one prompt: twice what MAX_SCANNED_FILES files usually have. Each file is searched
+#: for each name and kept, so 2,000 files of the largest size would take minutes and 2 GB.
 MAX_READ_CHARS = 32 * 1024 * 1024
 
-#: Parsed for one prompt, in characters: about 3 MB a second. What is left over counts as having no
-#: definitions, and is parted at blank lines.
+#: Characters parsed for one prompt: about 3 MB a second. The remaining files count as without definitions,
+#: and are split at blank lines.
 MAX_PARSED_CHARS = 1024 * 1024
 
-#: Steps of one parse. Code that a person wrote, MAX_PARSED_CHARS of it, takes less.
+#: Steps of one parse. Code that a person wrote, MAX_PARSED_CHARS of it, takes fewer.
 _MAX_STEPS = 4_000
 
 
 class Sources:
-    """Reads through ``repo``. ``max_bytes``: a file up to this size is one unit, and not parsed."""
+    """Reads through ``repo``. ``max_bytes``: a file up to this size is one unit, and is not parsed."""
 
     def __init__(self, repo: RepoContext, max_bytes: int) -> None:
         self._reader = Reader(repo.root)
@@ -225,8 +231,8 @@ class Sources:
         self._left_to_read = MAX_READ_CHARS
 
     def text(self, path: str) -> str | None:
-        """Return a tracked text file, or None: ``Reader.read`` returned None, the file's name says that it
-        keeps secrets, or MAX_READ_CHARS are used up."""
+        """Return a tracked text file, or None if ``Reader.read`` returned None, the file's name says that
+        it contains secrets, or MAX_READ_CHARS are used up."""
         if path not in self._texts:
             is_readable = self._left_to_read > 0 and not keeps_secrets(path)
             text = self._reader.read(path) if is_readable else None
@@ -235,24 +241,24 @@ class Sources:
         return self._texts[path]
 
     def lines(self, path: str) -> list[str]:
-        """Its lines with their ends; none where it can't be read."""
+        """Return the file's lines with their ends; none if it can't be read."""
         if path not in self._lines:
             self._lines[path] = lines_of(self.text(path) or "")
         return self._lines[path]
 
     def is_small(self, path: str) -> bool:
-        """Is it shown whole?"""
+        """Return whether the file is shown whole."""
         text = self.text(path) or ""
         return len(text) <= self._max_bytes and len(text.encode()) <= self._max_bytes
 
     def structure(self, path: str) -> Structure:
-        """Definitions and imports; none where they can't be told, or no more may be parsed."""
+        """Return definitions and imports; none if the file can't be parsed, or the limit is reached."""
         if path not in self._structures:
             self._structures[path] = self._parse(path, self.text(path) or "")
         return self._structures[path]
 
     def units(self, path: str) -> tuple[Unit, ...]:
-        """A small file as one unit, another one as those that ``units_of`` tells."""
+        """Return a small file as one unit, any other as the units of ``units_of``."""
         if path not in self._units:
             lines = self.lines(path)
             self._units[path] = (
@@ -263,7 +269,7 @@ class Sources:
         return self._units[path]
 
     def body(self, unit: Unit) -> str:
-        """The unit's text."""
+        """Return the unit's text."""
         return "".join(self.lines(unit.path)[unit.start : unit.end])
 
     def _parse(self, path: str, text: str) -> Structure:
@@ -275,7 +281,7 @@ class Sources:
 
 
 class Showable:
-    """Files as they may be shown: without ``secrets``, each looked through once."""
+    """Files as they may be shown: without ``secrets``, each redacted once."""
 
     def __init__(self, sources: Sources, secrets: frozenset[str]) -> None:
         self._sources = sources
@@ -284,14 +290,14 @@ class Showable:
         self._hidden: dict[str, frozenset[int]] = {}
 
     def lines(self, path: str) -> list[str]:
-        """Its lines with their ends."""
+        """Return the file's lines with their ends."""
         if path not in self._lines:
             text = self._sources.text(path) or ""
             self._lines[path] = lines_of(redact_secrets(text, self._secrets)[0])
         return self._lines[path]
 
     def hidden(self, path: str) -> frozenset[int]:
-        """Numbers, from 1, of lines that are not shown as the file has them."""
+        """Return the numbers, from 1, of lines that are not shown as they are in the file."""
         if path not in self._hidden:
             pairs = zip(self.lines(path), self._sources.lines(path), strict=False)
             self._hidden[path] = frozenset(

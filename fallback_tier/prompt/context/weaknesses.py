@@ -1,7 +1,7 @@
-"""What code of a kind of weakness looks like: where an advisory names no function, its kind still tells.
+"""Typical code of a kind of weakness: useful if an advisory names no function.
 
-The kinds are those of MITRE's CWE list; each is told by its numbers or by the words that advisories use for
-it. A pattern says where such a flaw can stand, never that it does.
+The kinds are those of MITRE's CWE list; each is recognised by its numbers or by the words that advisories
+use for it. A pattern matches code that may have such a weakness, not only code that has it.
 """
 
 import re
@@ -11,23 +11,24 @@ from typing import NamedTuple, Protocol
 
 
 class Sign(Protocol):
-    """A pattern of RE2: its time grows with the text alone."""
+    """A pattern of RE2: its time depends only on the text's length."""
 
     def search(self, text: str) -> re.Match[str] | None:
-        """The first place that looks so."""
+        """Return the first match, or None."""
         ...
 
 
 class Weakness(NamedTuple):
-    """``cwe``: its numbers; ``said``: how advisories name it; ``code``: what code that can have it has."""
+    """A kind of weakness. ``cwe``: its numbers; ``said``: its names in advisories; ``code``: patterns of
+    code that may have it."""
 
     cwe: frozenset[int]
     said: re.Pattern[str]
     code: tuple[str, ...]
 
 
-def _kind(cwe: tuple[int, ...], message: str, *code: str) -> Weakness:
-    return Weakness(frozenset(cwe), re.compile(message, re.IGNORECASE), code)
+def _kind(cwe: tuple[int, ...], names: str, *code: str) -> Weakness:
+    return Weakness(frozenset(cwe), re.compile(names, re.IGNORECASE), code)
 
 
 _KINDS = (
@@ -132,8 +133,9 @@ _NUMBER = re.compile(r"CWE-(\d+)")
 
 
 def signs_of(cwe: Iterable[str], text: str) -> tuple[Sign, ...]:
-    """What stands in code of the kinds that an advisory names, by number (``CWE-79``), else in words."""
-    numbers = {int(found[1]) for one in cwe if (found := _NUMBER.fullmatch(one))}
+    """Return the signs of the weaknesses that an advisory names, by number (``CWE-79``) or else in
+    words."""
+    numbers = {int(match[1]) for identifier in cwe if (match := _NUMBER.fullmatch(identifier))}
     by_number = tuple(kind for kind in _KINDS if kind.cwe & numbers)
     kinds = by_number or tuple(kind for kind in _KINDS if kind.said.search(text))
     return tuple(_compiled(code) for kind in kinds for code in kind.code)
