@@ -13,6 +13,8 @@ uv downloads nothing but packages, and starts nothing in an environment.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
+from operator import not_
 from pathlib import Path
 from types import MappingProxyType
 
@@ -108,6 +110,10 @@ class InstallLadder:
     #: Pins of the runtime requirements, which those of tests may not change.
     kept: tuple[str, ...] = ()
     tries: int = 0
+    #: Lines that failed alone, by (line, pinned), and why: with more installed, they fail again.
+    failed: dict[tuple[str, bool], str] = field(default_factory=dict)
+    #: uv's output of the last command.
+    output: str = ""
     #: The step that succeeded.
     step: str = ""
 
@@ -167,12 +173,15 @@ class InstallLadder:
         for source in self.plan.sources():
             if source.for_tests and not self.kept:
                 self.kept = tuple(self.plan.there())
+            why_by_line: dict[str, str] = {}
             for line, why in self._lines(source.lines, source.pinned):
                 if why is None:
                     (self.pins if source.pinned else self.had).append(line)
                 else:
-                    self.declined.append((line, why))
+                    why_by_line[line] = why
                     is_any_replaced = is_any_replaced or why.endswith(_ALSO)
+            in_order = dict.fromkeys(line for line in source.lines if line in why_by_line)
+            self.declined += [(line, why_by_line[line]) for line in in_order]
             self.declined += self._elsewhere(source)
         if is_any_replaced or self.had or self.pins:
             return Level.IN_PART
@@ -193,7 +202,10 @@ class InstallLadder:
             yield line, f"{_ELSEWHERE}{_ALSO}" if is_there else _ELSEWHERE
 
     def _lines(self, lines: Sequence[str], pinned: bool) -> Iterator[tuple[str, str | None]]:
-        """Try all lines at once; if that fails, each half, until a failing line is alone."""
+        """Try all lines at once; if that fails, a part of them, then the others, until a failing line is
+        alone."""
+        yield from ((line, why) for line in lines if (why := self.failed.get((line, pinned))))
+        lines = [line for line in lines if (line, pinned) not in self.failed]
         if not lines:
             return
         if self.tries >= MAX_TRIES:
@@ -211,11 +223,21 @@ class InstallLadder:
                 f"{f' ; {requirement.marker}' if requirement.marker else ''}"
             )
             has_other_release = self._try(any_release, pinned=pinned) is None
-            yield line, f"{why}{_ALSO}" if has_other_release else why
+            self.failed[line, pinned] = f"{why}{_ALSO}" if has_other_release else why
+            yield line, self.failed[line, pinned]
         else:
-            half = (len(lines) + 1) // 2
-            yield from self._lines(lines[:half], pinned)
-            yield from self._lines(lines[half:], pinned)
+            for part in self._parts(lines):
+                yield from self._lines(part, pinned)
+
+    def _parts(self, lines: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+        """Split lines that failed together: those that uv's reason names come last. If it names none of
+        them or all, return two halves."""
+        words = {canonicalize_name(word) for word in _NAME.findall(self.output)}
+        is_named = [canonicalize_name(Requirement(line).name) in words for line in lines]
+        if any(is_named) and not all(is_named):
+            return [*compress(lines, map(not_, is_named))], [*compress(lines, is_named)]
+        half = (len(lines) + 1) // 2
+        return lines[:half], lines[half:]
 
     def _try(self, *lines: str, pinned: bool = False, asked: bool = True) -> str | None:
         """Return why these lines can't be installed together with those installed before; None: they are.
@@ -240,6 +262,7 @@ class InstallLadder:
             return [Requirement(line).name for line in lines]
 
         result = self.uv(command)
+        self.output = result.output
         if asked:
             gating.check_reachable("uv", result, names)
         return None if result.ok else reason(result.output)

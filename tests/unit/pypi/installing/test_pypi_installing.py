@@ -64,6 +64,17 @@ def test_every_line_that_can_be_had_is_there_and_every_other_is_named(
     assert len(uv.runs) <= MAX_TRIES
 
 
+def test_a_named_line_is_found_at_once_and_not_tried_again_in_another_file() -> None:
+    bad = frozenset({"name-3", "name-17", "name-31"})
+    uv = Registry(bad)
+    sources = [Source(f"{number}.txt", tuple(NAMES)) for number in range(4)]
+    installed = InstallLadder(InstallPlan((), lambda: sources), uv.run, uv.write).run()
+    assert uv.installed == set(NAMES) - bad
+    assert [line for line, _ in installed.declined] == sorted(bad, key=NAMES.index) * 4
+    # Of each: the others, itself, another release; at the end all others, and those of each further file.
+    assert len(uv.runs) <= 3 * len(bad) + len(sources)
+
+
 def test_the_work_is_bounded_and_what_was_not_tried_is_named() -> None:
     names = [f"name-{number}" for number in range(400)]
     uv = Registry(frozenset(names))
