@@ -531,15 +531,16 @@ def _splits(pairs: Sequence[Triple], study: Study) -> Section:
 
 def _explored(rows: Sequence[Row], study: Study) -> list[Section]:
     """The policies that were run after the main comparison; none before one has a row."""
-    head = ["policy", "pairs", "fixed", f"{COMPARED[0]} fixed", "difference", "stricter", "repeats"]
+    head = ["policy", "pairs", "fixed", f"{COMPARED[0]} fixed", "difference", "at equal cost"]
+    head += ["stricter", "repeats"]
     lines = []
     for policy in EXPLORED:
         pairs = continued(explored(rows, policy, study.seeds))
         if not pairs:
             continue
         one, stricter = (compare(pairs, policy, COMPARED[0], it) for it in (is_fixed, is_stricter))
-        again = repeats(pairs, policy)
-        share = again.same_edits / again.retries if again.retries else None
+        cut = [_cut(pair, COMPARED[0], policy) for pair in pairs]
+        shares = (percent(_repeated(pairs, it)) for it in (policy, COMPARED[0]))
         fixed = (one.both + one.first_alone, one.both + one.second_alone)
         lines.append(
             [
@@ -547,18 +548,26 @@ def _explored(rows: Sequence[Row], study: Study) -> list[Section]:
                 str(one.pairs),
                 *map(str, fixed),
                 _interval(one.difference),
+                _interval(compare(cut, policy, COMPARED[0]).difference),
                 _interval(stricter.difference),
-                percent(share),
+                " / ".join(shares),
             ]
         )
     if not lines:
         return []
     text = (
         "Each against the product's policy, after the same first attempts of one seed: difference of fix "
-        "rates and of stricter ones, with 95 % bootstrap intervals; share of retries that repeat an "
-        "earlier patch. Exploratory: no tests."
+        "rates, the same cut off at the tokens that the product's used in that case, and of stricter ones, "
+        "with 95 % bootstrap intervals; share of retries that repeat an earlier patch, its own and the "
+        "product's. The product's summary quotes the patch that was tried; a log's end and a failure's kind "
+        "do not. Exploratory: no tests."
     )
     return [Section("What of the failure a retry is shown", [text], [Table(head, lines)])]
+
+
+def _repeated(pairs: Sequence[Triple], policy: Policy) -> float | None:
+    again = repeats(pairs, policy)
+    return again.same_edits / again.retries if again.retries else None
 
 
 def _firsts(rows: Sequence[Row], study: Study) -> list[Section]:
