@@ -559,8 +559,8 @@ def _explored(rows: Sequence[Row], study: Study) -> list[Section]:
         "Each against the product's policy, after the same first attempts of one seed: difference of fix "
         "rates, the same cut off at the tokens that the product's used in that case, and of stricter ones, "
         "with 95 % bootstrap intervals; share of retries that repeat an earlier patch, its own and the "
-        "product's. The product's summary quotes the patch that was tried; a log's end and a failure's kind "
-        "do not. Exploratory: no tests."
+        "product's. The product's summary quotes the patch that was tried; a log's end and a failure's "
+        "kind do not. Exploratory: no tests."
     )
     return [Section("What of the failure a retry is shown", [text], [Table(head, lines)])]
 
