@@ -310,6 +310,37 @@ def test_readme_has_the_figures_of_the_committed_rows() -> None:
     ]
 
 
+def test_texts_have_the_figures_of_what_a_retry_is_shown() -> None:
+    def fixed(policy: Policy) -> tuple[int, int, int]:
+        pairs = analysis.continued(analysis.explored(COMMITTED.rows(), policy, (1,)))
+        one = analysis.compare(pairs, policy, FRESH)
+        return len(pairs), one.both + one.first_alone, one.both + one.second_alone
+
+    readme, record = (
+        " ".join(path.read_text(encoding="utf-8").split())
+        for path in (
+            FOLDER.parents[2] / "README.md",
+            FOLDER.parents[1] / "adr" / "0011-rag-bypass-on-retry.md",
+        )
+    )
+    pairs, with_log, with_summary = fixed(Policy.LOG_TAIL)
+    found = re.search(r"fixed (\d+) of (\d+) where the summary fixed (\d+)", readme)
+    assert found
+    assert [int(it) for it in found.groups()] == [with_log, pairs, with_summary]
+    found = re.search(
+        r"(\d+) failing first attempts\): with the end of the gate's log in place of the summary (\d+) are "
+        r"fixed where the summary fixes (\d+).*?with the kind of the failure alone (\d+) against (\d+)",
+        record,
+    )
+    assert found
+    assert [int(it) for it in found.groups()] == [
+        pairs,
+        with_log,
+        with_summary,
+        *fixed(Policy.NO_SUMMARY)[1:],
+    ]
+
+
 @pytest.mark.sandbox
 def test_committed_rows_replay_without_a_model(tmp_path: Path) -> None:
     shortest = sorted(COMMITTED.rows(), key=lambda one: len(one.calls))[:2]
