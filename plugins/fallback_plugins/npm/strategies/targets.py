@@ -73,6 +73,11 @@ class Targets:
         old = [release.version for release in releases if release.deprecated]
         return (*self._safe(package, good, above), *self._safe(package, old, above))
 
+    def _note(self, note: str) -> None:
+        """Add a note, once."""
+        if note not in self.notes:
+            self.notes.append(note)
+
     def releases(self, package: str) -> tuple[Release, ...]:
         """Return the registry's releases of a package; none if it may not or can't be queried (noted)."""
         if self.registry is None:
@@ -80,9 +85,7 @@ class Targets:
         try:
             return self.registry.releases(package)
         except (RecipeError, ToolError) as error:
-            note = f"The registry was not asked about {package}: {error.problem}"
-            if note not in self.notes:
-                self.notes.append(note)
+            self._note(f"The registry was not asked about {package}: {error.problem}")
             return ()
 
     def admits(self, package: str, spec: str, version: str) -> bool:
@@ -94,7 +97,7 @@ class Targets:
         try:
             tagged = self.registry.tags(package).get(tag)
         except (RecipeError, ToolError) as error:
-            self.notes.append(error.problem)
+            self._note(error.problem)
             return False
         is_known = tagged is not None and is_orderable(ECOSYSTEM, tagged)
         return (
@@ -134,7 +137,7 @@ class Targets:
         try:
             return self.registry.bundled(package, version)
         except (RecipeError, ToolError) as error:
-            self.notes.append(error.problem)
+            self._note(error.problem)
             return None
 
     def prepare(self, package: str, version: str) -> None:
