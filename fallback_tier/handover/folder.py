@@ -173,7 +173,10 @@ def pull_request_body(subject: Subject) -> str:
             for verdict in result.verdicts
         ],
         failures=[
-            (summary, block(summary.prior_failure_summary[:_SUMMARY_CHARS], "text"))
+            (
+                summary,
+                block(visible(summary.prior_failure_summary, lines=True)[:_SUMMARY_CHARS], "text"),
+            )
             for summary in result.prior_attempts
         ],
         by_model=result.application.tier is Tier.LLM,

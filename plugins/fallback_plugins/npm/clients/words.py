@@ -153,7 +153,7 @@ def _missing(output: str, files: Files, package: str) -> Iterator[Blocker]:
         if date:
             label = f"{name} {spec}"
             blocker = Blocker(kind=BlockerKind.AGE_RULE, package=label, constraint=f"before={date}")
-        yield blocker.model_copy(update=_required(output, files, name))
+        yield blocker.model_copy(update=_required(output, files, name, spec))
     elif match := _NO_PACKAGE.search(output):
         name = match["name"] or match["yarn"] or match["pnpm"]
         absent = Blocker(kind=BlockerKind.NOT_PUBLISHED, package=name)
@@ -184,7 +184,7 @@ def _registry(output: str, files: Files, package: str) -> Iterator[Blocker]:
         )
 
 
-def _required(output: str, files: Files, name: str) -> dict[str, str]:
+def _required(output: str, files: Files, name: str, spec: str = "") -> dict[str, str]:
     """Return the package that requires one which is not available, and the file that declares it.
 
     npm can lack several releases, and its error names one of them. Under an alias, none has that name: then
@@ -192,6 +192,7 @@ def _required(output: str, files: Files, name: str) -> dict[str, str]:
     """
     parents = [*_PARENT.finditer(output)]
     of_name = [match for match in parents if not match["npm"] or match["name"] == name]
+    of_name = [match for match in of_name if match["spec"] == spec] or of_name
     labels = [match["npm"] or match["pnpm"] or match["yarn"] for match in of_name or parents]
     label = labels[-1] if of_name or len(set(labels)) == 1 else None
     if label is None or label in _roots(files):

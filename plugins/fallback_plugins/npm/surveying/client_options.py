@@ -2,7 +2,7 @@
 
 ``npm install --loglevel error`` installs no package ``error``, and ``pnpm add -w left`` installs ``left``.
 An unknown option counts as one that takes none: the next word is a package then. npm's table is that of its
-own definitions (version 11, and some of older versions); a test compares it with them.
+own definitions (version 11), but for options that older releases take for flags; a test compares it.
 """
 
 from typing import Final
@@ -12,9 +12,9 @@ def _table(options: str) -> frozenset[str]:
     return frozenset(options.split())
 
 
-#: npm and npx. The last lines: what is written shorter, and options of old releases.
+#: npm and npx. The last line: what is written shorter.
 _NPM: Final = _table("""
-    --_auth --access --allow-directory --allow-file --allow-git --allow-remote --allow-scripts --also
+    --_auth --access --allow-directory --allow-file --allow-git --allow-remote --also
     --audit-level --auth-type --before --ca --cache --cache-max --cache-min --cafile --call --cert --cidr
     --cpu --depth --diff --diff-dst-prefix --diff-src-prefix --diff-unified --editor
     --expect-result-count --expires --fetch-retries --fetch-retry-factor --fetch-retry-maxtimeout
@@ -23,32 +23,32 @@ _NPM: Final = _table("""
     --init-version --init.author.email --init.author.name --init.author.url --init.license --init.module
     --init.version --install-strategy --key --libc --local-address --location --lockfile-version
     --loglevel --logs-dir --logs-max --maxsockets --message --min-release-age --min-release-age-exclude
-    --name --node-gyp --node-options --noproxy --omit --only --orgs --orgs-permission --os --otp
+    --node-gyp --node-options --noproxy --omit --only --orgs --orgs-permission --os --otp
     --pack-destination --package --packages --packages-and-scopes-permission --password --prefix --preid
     --provenance-file --proxy --registry --replace-registry-host --save-prefix --sbom-format --sbom-type
     --scope --scopes --script-shell --searchexclude --searchlimit --searchopts --searchstaleness --shell
     --tag --tag-version-prefix --token-description --umask --user-agent --userconfig --viewer --which
     --workspace
     --enjoy-by --reg -C -L -c -m -w
-    --group --metrics-registry --onload-script --tmp --user
 """)
 
 #: yarn 1, and ``--mode`` of later versions.
 _YARN: Final = _table("""
     --cache-folder --cwd --global-folder --https-proxy --link-folder --mode --modules-folder --mutex
-    --network-concurrency --network-timeout --otp --preferred-cache-folder --proxy --registry --tag
-    --use-yarnrc
+    --network-concurrency --network-timeout --otp --preferred-cache-folder --prefix --proxy
+    --registry --tag --use-yarnrc
 """)
 
 _PNPM: Final = _table("""
     --allow-build --ca --cache-dir --cafile --cert --changed-files-ignore-pattern --child-concurrency
     --config-dir --cpu --dir --fetch-retries --fetch-retry-factor --fetch-retry-maxtimeout
     --fetch-retry-mintimeout --fetch-timeout --filter --filter-prod --global-dir --global-pnpmfile
-    --hoist-pattern --https-proxy --key --libc --lockfile-dir --loglevel --minimum-release-age
+    --globalconfig --hoist-pattern --https-proxy --key --libc --lockfile-dir --lockfile-directory
+    --loglevel --minimum-release-age
     --modules-dir --network-concurrency --node-linker --node-options --noproxy --os --otp
-    --package-import-method --pnpmfile --proxy --public-hoist-pattern --registry --reporter
-    --resolution-mode --save-catalog-name --save-prefix --script-shell --state-dir --store-dir --tag
-    --test-pattern --use-node-version --virtual-store-dir --virtual-store-dir-max-length
+    --package-import-method --pnpmfile --prefix --proxy --public-hoist-pattern --registry --reporter
+    --resolution-mode --save-catalog-name --save-prefix --script-shell --state-dir --store --store-dir --tag
+    --test-pattern --use-node-version --userconfig --virtual-store-dir --virtual-store-dir-max-length
     --workspace-concurrency -C -F
 """)
 

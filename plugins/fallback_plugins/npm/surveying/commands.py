@@ -104,6 +104,9 @@ _ADDS = frozenset({"install", "i", "in", "ins", "inst", "isntall", "add", "a"})
 _CREATES = frozenset({"create", "init", "innit"})
 _UPDATES = frozenset({"update", "up", "upgrade", "udpate"})
 _INSTALLS = _ADDS | {"ci", "clean-install", "ic", "install-clean", "install-test", "it"}
+_VERBS = _INSTALLS | _CREATES | _UPDATES | _RUNS | {"global"}
+#: Verbs whose next word is a script, a setting or a member, whatever it is called.
+_SCRIPTS = frozenset({"run", "run-script", "rum", "urn", "test", "t", "tst", "start", "config"})
 
 #: Options that name the package whose program is run.
 _PACKAGE = ("--package", "-p")
@@ -408,21 +411,25 @@ def _command(path: str, program: str, words: list[str]) -> ClientCommand:
     client = _CLIENTS[program]
     rest = iter(words[1:])
     before = ""
+    is_after_option = False  # the first plain word
     for word in rest:
-        option, _, value = word.partition("=")
+        option, separator, value = word.partition("=")
         if option in _PACKAGE and (value or program in _RUNNERS or _RUNS & {*plain}):
             option_packages.append(value or next(rest, ""))
-        elif takes_word(client, option) and not value:
-            next(rest, "")
+        elif takes_word(client, option) and not separator:
+            word = next(rest, "")
         elif not word.startswith("-"):
             # A flag may be followed by its value.
             if not (before.startswith("--") and word in {"true", "false"}):
+                is_after_option = is_after_option or (not plain and before.startswith("-"))
                 plain.append(word)
         elif word == "--" and option_packages:
             break
         before = word
     if client == "yarn" and plain[:1] == ["workspace"]:
         plain = plain[2:]
+    if is_after_option and plain[0] not in _VERBS | _SCRIPTS and plain[1:2] and plain[1] in _VERBS:
+        plain = plain[1:]  # the value of an option that is in no table
     verbs = [word for word in plain[:2] if word != "global"] or [""]
     is_run = program in _RUNNERS or verbs[0] in (_RUNS - ({"exec"} if client != "npm" else set()))
     arguments: list[str] = []

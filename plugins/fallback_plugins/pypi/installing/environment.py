@@ -37,7 +37,6 @@ from fallback_plugins.pypi.installing.plan import FLATTENED, Manifests, pins_of,
 from fallback_plugins.pypi.manifests import pythons
 from fallback_plugins.pypi.manifests.metadata import (
     asked_python,
-    classified_minors,
     has_dynamic_version,
     own_metadata,
     own_scripts,
@@ -680,14 +679,11 @@ class _Making:
     def make(self, settings: Sequence[Setting], further: Sequence[Setting]) -> Installed:
         """Install everything in the first setting that has it, from a registry's wheels before any is
         built; in one of ``further`` only if none of ``settings`` has it; otherwise a part, in the first
-        of ``settings``, or in that of the first Python that the project's classifiers name."""
+        of ``settings``."""
         first = settings[0]
         for candidates in (settings, further) if self._plan.everything else ():
             if (installed := next(self._complete(candidates, first), None)) is not None:
                 return installed
-        minors = classified_minors(self._manifests.own)
-        alike = (replace(first, python=setting.python) for setting in settings)
-        first = next((it for it in alike if minor_of(it.python) in minors), first)
         if first.until:
             installed = self._part(first)
             # A registry may give no dates, and releases of that day may not run on today's Python.

@@ -13,8 +13,6 @@ uv downloads nothing but packages, and starts nothing in an environment.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
-from operator import not_
 from pathlib import Path
 from types import MappingProxyType
 
@@ -202,9 +200,10 @@ class InstallLadder:
             yield line, f"{_ELSEWHERE}{_ALSO}" if is_there else _ELSEWHERE
 
     def _lines(self, lines: Sequence[str], pinned: bool) -> Iterator[tuple[str, str | None]]:
-        """Try all lines at once; if that fails, a part of them, then the others, until a failing line is
-        alone."""
-        yield from ((line, why) for line in lines if (why := self.failed.get((line, pinned))))
+        """Try all lines at once; if that fails, parts of them in order, until a failing line is alone. If two
+        lines exclude each other, the first one is installed."""
+        known = ((line, self.failed.get((line, pinned))) for line in lines)
+        yield from ((line, why) for line, why in known if why is not None)
         lines = [line for line in lines if (line, pinned) not in self.failed]
         if not lines:
             return
@@ -229,14 +228,17 @@ class InstallLadder:
             for part in self._parts(lines):
                 yield from self._lines(part, pinned)
 
-    def _parts(self, lines: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-        """Split lines that failed together: those that uv's reason names come last. If it names none of
-        them or all, return two halves."""
-        words = {canonicalize_name(word) for word in _NAME.findall(self.output)}
-        is_named = [canonicalize_name(Requirement(line).name) in words for line in lines]
-        if any(is_named) and not all(is_named):
-            return [*compress(lines, map(not_, is_named))], [*compress(lines, is_named)]
+    def _parts(self, lines: Sequence[str]) -> Sequence[Sequence[str]]:
+        """Split lines that failed together, in their order: before and after the last line that uv's reason
+        names. If it names none of them, or more than half, return two halves."""
+        words = {
+            canonicalize_name(word) for word in _NAME.findall(self.output.partition(_ADVICE)[0])
+        }
+        names = enumerate(canonicalize_name(Requirement(line).name) for line in lines)
+        named = [index for index, name in names if name in words]
         half = (len(lines) + 1) // 2
+        if named and len(named) <= half:
+            return lines[: named[-1]], lines[named[-1] : named[-1] + 1], lines[named[-1] + 1 :]
         return lines[:half], lines[half:]
 
     def _try(self, *lines: str, pinned: bool = False, asked: bool = True) -> str | None:

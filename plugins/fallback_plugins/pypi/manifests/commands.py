@@ -32,14 +32,15 @@ _COMMENT = lazy_pattern(
 _CONTINUED = lazy_pattern(r"[\\`^][ \t]*\r?\n")
 
 #: Text between the words of a command, which may be items of a list: ``["pip", "install", "left==1.0"]``.
-_GAP = r"""(?:["',]*[ \t]+["']?|["'][ \t]*,[ \t]*["'])"""
+#: A gap is matched in one way alone: what follows a failed match is not tried again for each of them.
+_GAP = r"""(?:["',]*[ \t]+["']?|["'](?:[ \t]+,[ \t]*|,)["'])"""
 _QUOTED = r"\"[^\"\r\n]*\"|'[^'\r\n]*'"
 #: A command that installs what its arguments name, up to its end; one that runs a package's program; and
 #: one that adds packages to the project's own (``uv run --with``).
-_VALUE = rf"{_GAP}(?!(?:install|wheel|download|inject|run|pip|tool)\b)[^\s\"',;&|-][^\s\"',;&|]*"
+_VALUE = rf"{_GAP}(?!(?:install|wheel|download|inject|run|pip|tool)(?![\w./-]))[^\s\"',;&|-][^\s\"',;&|]*"
 _OPTIONS = rf"(?:{_GAP}-[\w-]+(?:=[^\s\"',]+|{_VALUE})?){{0,20}}"
 _COMMAND = lazy_pattern(
-    rf"(?<![\w.-])(?:(?:pip(?:[23](?:\.\d+)?)?|pipx|uv{_OPTIONS}{_GAP}(?:pip|tool))"
+    rf"(?<![\w.-])(?:(?:pip(?:[23](?:\.\d+)?)?|pipx|uv{_OPTIONS}{_GAP}(?P<part>pip|tool))"
     rf"{_OPTIONS}{_GAP}(?P<verb>install|wheel|download|inject|run)\b"
     rf"|(?P<runner>uvx)(?=[\s\"'])|uv{_OPTIONS}{_GAP}(?P<adds>run)\b)"
     rf"(?P<arguments>(?:{_QUOTED}|[^\r\n&|;])*)"
@@ -101,6 +102,8 @@ _PRINTS = lazy_pattern(
 _EXPANDED = lazy_pattern(r"\$?\{\{[^{}\r\n]{0,500}\}\}|\$\([^()\r\n]{0,500}\)|`[^`\r\n]{0,500}`")
 #: Length of the text before a command that is searched for something that only prints it (characters).
 _MAX_BEFORE = 500
+#: Most commands that run one another (``uv run pip install left``).
+_MAX_NESTED = 5
 
 #: An option that sets where packages come from.
 _SOURCE = lazy_pattern(
@@ -253,8 +256,10 @@ def _requirements(text: str, area: _Area) -> list[tuple[str, str]]:
     start, end = area.span
     spans = [match.span() for match in _REQUIREMENT.finditer(text, start, end)]
     rest = text[start:end]
+    # A word stays in place of each, and of an empty one: the next word is no value of the option before it.
     for begin, stop in spans:
-        rest = rest[: begin - start] + " " * (stop - begin) + rest[stop - start :]
+        rest = rest[: begin - start] + "$".ljust(stop - begin) + rest[stop - start :]
+    rest = re.sub(r"\"\"|''", "$$", rest)
     rest = _EXPANDED.sub(lambda match: "$" * len(match[0]), rest)
     if area.is_python:
         rest = " ".join(match[0][1:-1] for match in re.finditer(_QUOTED, rest))
@@ -306,13 +311,22 @@ def _run(
         before = option_match["option"] if option_match and not option_match["value"] else word
 
 
+def _commands(text: str, span: tuple[int, int], depth: int = 0) -> Iterator[re.Match[str]]:
+    """Yield the commands in a span, and those that one of them runs (``uv run pip install left``)."""
+    for match in _COMMAND.finditer(text, *span):
+        yield match
+        runs = match["runner"] or match["adds"] or match["verb"] == "run"
+        if runs and depth < _MAX_NESTED:
+            yield from _commands(text, match.span("arguments"), depth + 1)
+
+
 def _areas(name: str, text: str) -> Iterator[_Area]:
-    for match in _COMMAND.finditer(text):
+    for match in _commands(text, (0, len(text))):
         start = match.start()
         if _PRINTS.search(text[max(text.rfind("\n", 0, start) + 1, start - _MAX_BEFORE) : start]):
             continue
         span = match.span("arguments")
-        client = client_of(text[start : match.start("arguments")])
+        client = client_of(match[0], match["part"])
         runs = match["runner"] or match["verb"] == "run"
         if runs or match["adds"]:
             spans = _run(text, span, client, has_tool=bool(runs))

@@ -24,7 +24,7 @@ _PIP: Final = _table("""
     --resume-retries --retries --root --root-user-action --source --source-dir --source-directory
     --src --target --timeout --trusted-host --upgrade-strategy --uploaded-prior-to --use-deprecated
     --use-feature --wheel-dir -C -c -d -e -f -i -r -t -w --allow-external --allow-unverified --build
-    --build-dir --build-directory --download --download-cache --install-option --mirrors -b
+    --build-dir --build-directory --download --download-cache --install-option -b
 """)
 
 #: Of ``uv tool install``, ``uv tool run`` (``uvx``) and ``uv run``, and with the next ones of ``uv pip
@@ -37,7 +37,8 @@ _UV: Final = _table("""
     --group --index --index-strategy --index-url --keyring-provider --link-mode --no-binary-package
     --no-build-isolation-package --no-build-package --no-editable-package --no-extra --no-group
     --no-sources-package --only-group --output-format --override --overrides --package --prefix
-    --prerelease --prerelease-package --project --python --python-platform --python-version
+    --prerelease --prerelease-package --preview-features --project --python --python-fetch
+    --python-platform --python-preference --python-version
     --refresh-package --reinstall-package --requirement --requirements --resolution --target
     --torch-backend --trusted-host --upgrade-group --upgrade-package --with-editable
     --with-requirements -C -P -b -c -f -i -p -r -t
@@ -58,11 +59,12 @@ _FLAGS: Final = frozenset({"--pre", "--upgrade"})
 _SHORT = re.compile(r"-[qvUIVhn]*(?P<last>[A-Za-z])")
 
 
-def client_of(command: str) -> str:
-    """Return the client of a command up to its arguments: pip, pipx, uv (``uvx`` too) or uv pip."""
+def client_of(command: str, part: str | None) -> str:
+    """Return the client of a command: pip, pipx, uv (``uvx`` too) or uv pip. ``part``: uv's part, if it
+    names one."""
     if not command.startswith("uv"):
         return "pipx" if command.startswith("pipx") else "pip"
-    return "uv pip" if re.search(r"\bpip\b", command) else "uv"
+    return "uv pip" if part == "pip" else "uv"
 
 
 def takes_word(client: str, option: str) -> bool:

@@ -64,9 +64,6 @@ raise SystemExit({first}{rest}())
 """
 
 
-_MINOR = re.compile(r"Programming Language :: Python :: 3\.(\d{1,3})")
-
-
 @dataclass(frozen=True)
 class Stated:
     """Metadata that one file states about its project. ``points``: entry points, group → lines
@@ -213,13 +210,6 @@ def asked_python(manifests: Mapping[str, str]) -> str:
     return python if isinstance(python, str) else ""
 
 
-def classified_minors(manifests: Mapping[str, str]) -> frozenset[int]:
-    """Return the minor versions of Python 3 that a project's classifiers name; empty if they name none."""
-    classifiers = _own(manifests).classifiers
-    named = (_MINOR.fullmatch(line) for line in texts(classifiers))
-    return frozenset(int(match[1]) for match in named if match)
-
-
 def has_dynamic_version(manifests: Mapping[str, str]) -> bool:
     """Return whether the project's version is computed when it is built."""
     return any(f"-{_DYNAMIC_VERSION}.dist-info/" in path for path in own_metadata(manifests))
@@ -263,7 +253,6 @@ def _stated(manifests: Mapping[str, str]) -> Iterator[Stated]:
         script.version or config.version,
         script.python or config.python,
         {group: [line for line in entries if "=" in line] for group, entries in points.items()},
-        classifiers=script.classifiers or config.classifiers,
     )
 
 

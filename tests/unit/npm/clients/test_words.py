@@ -55,6 +55,12 @@ RENAMED = ABSENT.replace("placeDep node_modules/up left@", "placeDep node_module
     ("output", "parent"),
     [
         (ABSENT, "up 2.0.0"),
+        (
+            ABSENT.replace(
+                "right@ OK for: other@1.0.0 want: ^0.1.0", "left@ OK for: o@1.0.0 want: ^3"
+            ),
+            "up 2.0.0",
+        ),
         (RENAMED, ""),
         (RENAMED.replace("other@1.0.0", "up@2.0.0"), "up 2.0.0"),
     ],

@@ -71,8 +71,32 @@ def test_a_named_line_is_found_at_once_and_not_tried_again_in_another_file() -> 
     installed = InstallLadder(InstallPlan((), lambda: sources), uv.run, uv.write).run()
     assert uv.installed == set(NAMES) - bad
     assert [line for line, _ in installed.declined] == sorted(bad, key=NAMES.index) * 4
-    # Of each: the others, itself, another release; at the end all others, and those of each further file.
-    assert len(uv.runs) <= 3 * len(bad) + len(sources)
+    # Of each: the lines before it, itself, another release, the lines after it.
+    assert len(uv.runs) <= 4 * len(bad) + len(sources)
+
+
+class Contradicting(Registry):
+    """Takes no two lines of which one excludes the other, and names only some of them."""
+
+    def __init__(self, pairs: Sequence[tuple[str, str]], named: Sequence[str]) -> None:
+        super().__init__()
+        self.pairs, self.named = pairs, named
+
+    def run(self, words: Sequence[str]) -> CommandResult:
+        lines = self.files[words[words.index("-r") + 1]].split("\n")
+        if any({*pair} <= {*lines} for pair in self.pairs):
+            message = f"error: because {' and '.join(self.named)} exclude each other hint: left"
+            return CommandResult(argv=("uv",), exit_code=1, output=message, duration_ms=1)
+        return super().run(words)
+
+
+@pytest.mark.parametrize("named", [["bb", "aa"], ["bb", "aa", "dd"], ["dd"], ["other"]])
+def test_of_lines_that_exclude_each_other_the_first_is_installed(named: list[str]) -> None:
+    uv = Contradicting([("bb", "aa"), ("bb", "dd")], named)
+    source = Source("requirements.txt", ("bb", "aa", "dd", "left"))
+    installed = InstallLadder(InstallPlan((), lambda: [source]), uv.run, uv.write).run()
+    assert [line for line, _ in installed.declined] == ["aa", "dd"]
+    assert {"bb", "left"} <= uv.installed
 
 
 def test_the_work_is_bounded_and_what_was_not_tried_is_named() -> None:

@@ -85,6 +85,16 @@ def test_uvs_own_help_agrees(command: str) -> None:
         ("uvx -w left right", ("left", "right")),
         ("uvx --color never left", ("left",)),
         ("uv run -w left python a.py", ("left",)),
+        ("uv run pip install left==1.0", ("left==1.0",)),
+        ("uv --directory app run pip install left==1.0", ("left==1.0",)),
+        ("uv --cache-dir /c tool run pip install left", ("left",)),
+        ("uv run -- python -m pip install left", ("left",)),
+        ("uvx pip install left", ("left",)),
+        ("uv pip install -P 'flask==2.0' right", ("flask==2.0", "right")),
+        ('pip install --global-option "" left', ("left",)),
+        ("uvx --python-preference only-system left", ("left",)),
+        ("uv --cache-dir /c/pip tool install --no-binary left", ("left",)),
+        ("pip --cache-dir tool/c install left", ("left",)),
     ],
 )
 def test_words_that_are_packages(command: str, requirements: tuple[str, ...]) -> None:
@@ -94,3 +104,15 @@ def test_words_that_are_packages(command: str, requirements: tuple[str, ...]) ->
 
 def test_an_option_between_a_client_and_its_verb_hides_no_pin() -> None:
     assert literals("Makefile", "all:\n\tpip --cache-dir c install left==1.0\n", "left")
+
+
+@pytest.mark.parametrize("flags", ['"--a", "b", ' * 60, "--a b " * 60, "'--a',\t'b' ," * 60])
+@pytest.mark.parametrize("start", ["pip", "uv", "uv pip"])
+def test_a_command_that_installs_nothing_is_read_in_linear_time(start: str, flags: str) -> None:
+    """More than linear time would be hours."""
+    program = start.replace(" ", '", "')
+    assert install_commands("Dockerfile", f'CMD ["{program}", {flags}"list"]\n') == ()
+
+
+def test_commands_that_run_one_another_are_bounded() -> None:
+    assert install_commands("Makefile", "a:\n\t" + "uv run " * 5_000 + "pip install left\n") == ()

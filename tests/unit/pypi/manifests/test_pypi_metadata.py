@@ -8,7 +8,6 @@ import pytest
 import tomlkit
 
 from fallback_plugins.pypi.manifests.metadata import (
-    classified_minors,
     own_metadata,
     own_scripts,
     version_files,
@@ -53,21 +52,6 @@ def test_a_computed_version_is_older_than_every_release(tmp_path: Path) -> None:
     found = written(tmp_path, {"name": "p", "dynamic": ["version"]})
     assert found is not None
     assert found.version == "0"
-
-
-@pytest.mark.parametrize(
-    ("file", "text"),
-    [
-        ("setup.py", "from setuptools import setup\nsetup(name='left', classifiers=[{}])\n"),
-        ("setup.cfg", "[metadata]\nname = left\nclassifiers =\n  {}\n"),
-        ("pyproject.toml", "[project]\nname = 'left'\nclassifiers = [{}]\n"),
-    ],
-)
-def test_classifiers_name_pythons(file: str, text: str) -> None:
-    lines = [f"Programming Language :: Python :: {it}" for it in ("3", "3.9", "3.12", "3 :: Only")]
-    joined = "\n  ".join(lines) if file == "setup.cfg" else ", ".join(map(repr, lines))
-    assert classified_minors({file: text.format(joined)}) == {9, 12}
-    assert classified_minors({file: text.format("")}) == frozenset()
 
 
 @pytest.mark.parametrize(
