@@ -200,8 +200,10 @@ class InstallLadder:
             yield line, f"{_ELSEWHERE}{_ALSO}" if is_there else _ELSEWHERE
 
     def _lines(self, lines: Sequence[str], pinned: bool) -> Iterator[tuple[str, str | None]]:
-        """Try all lines at once; if that fails, parts of them in order, until a failing line is alone. If two
-        lines exclude each other, the first one is installed."""
+        """Try all lines at once; if that fails, parts of them in order, until a failing line is alone.
+
+        If two lines exclude each other, the first one is installed.
+        """
         known = ((line, self.failed.get((line, pinned))) for line in lines)
         yield from ((line, why) for line, why in known if why is not None)
         lines = [line for line in lines if (line, pinned) not in self.failed]
