@@ -32,7 +32,8 @@ class CustomGate:
 
     def judge(self, context: GateContext) -> GateVerdict:
         """Pass if the command exits with 0. Skip if it proves nothing: no dependencies, a command that also
-        fails at the base commit, a failure that is not required. Raises SandboxError, ToolError."""
+        fails at the base commit (if it is compared), a failure that is not required. Raises SandboxError,
+        ToolError."""
         ran = self._run(context, patched=True)
         if (patched_result := ran.result) is None:
             why = f"nothing could be installed, so it did not run: {ran.installed}"

@@ -116,8 +116,8 @@ class _Compared:
         return passed(gate, "; ".join([*self._passed(new, declared), *self._unread()]))
 
     def _replaced(self) -> frozenset[Capability]:
-        """Return the kinds that are not used more than before, so that a usual fix (``exec`` becomes
-        ``execFile``) is not new. An imported module counts with its call."""
+        """Return the kinds of which a use was removed, and that are not used more than before: a usual fix
+        (``exec`` becomes ``execFile``) is not new. An imported module counts with its call."""
         removed, added = (
             self._calls(self.before - self.after),
             self._calls(self.after - self.before),
