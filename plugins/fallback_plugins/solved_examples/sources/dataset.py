@@ -63,7 +63,7 @@ class Format(StrEnum):
 
 
 class SkipReason(StrEnum):
-    """Why a record of a data set is skipped."""
+    """Why a record of a data set is not taken."""
 
     WITHDRAWN = "its advisory was withdrawn"
     NO_LICENCE = "no licence"
