@@ -259,7 +259,7 @@ def _requirements(text: str, area: _Area) -> list[tuple[str, str]]:
     # A word stays in place of each, and of an empty one: the next word is no value of the option before it.
     for begin, stop in spans:
         rest = rest[: begin - start] + "$".ljust(stop - begin) + rest[stop - start :]
-    rest = re.sub(r"\"\"|''", "$$", rest)
+    rest = re.sub(r"(?<=\s)(?:\"\"|'')(?=\s|\Z)", "$$", rest)
     rest = _EXPANDED.sub(lambda match: "$" * len(match[0]), rest)
     if area.is_python:
         rest = " ".join(match[0][1:-1] for match in re.finditer(_QUOTED, rest))

@@ -92,6 +92,7 @@ def test_uvs_own_help_agrees(command: str) -> None:
         ("uvx pip install left", ("left",)),
         ("uv pip install -P 'flask==2.0' right", ("flask==2.0", "right")),
         ('pip install --global-option "" left', ("left",)),
+        ("mkShell { shellHook = ''pip install left''; }", ("left",)),
         ("uvx --python-preference only-system left", ("left",)),
         ("uv --cache-dir /c/pip tool install --no-binary left", ("left",)),
         ("pip --cache-dir tool/c install left", ("left",)),
