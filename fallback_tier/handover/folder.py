@@ -127,11 +127,15 @@ class Subject:
     together: Sequence[str] = ()
 
 
+def _some(texts: Sequence[str], most: int = _MAX_NAMED, separator: str = ", ") -> str:
+    """Return the first texts, and how many more there are."""
+    more = len(texts) - most
+    return separator.join(texts[:most]) + (f" and {more} more" if more > 0 else "")
+
+
 def _other_line(other: OtherAdvisory) -> str:
-    reasons = "; ".join(map(inline, other.reasons[:_MAX_REASONS]))
-    more = len(other.reasons) - _MAX_REASONS
-    why = f", {reasons}" + (f" and {more} more" if more > 0 else "") if reasons else ""
-    return f"{inline(other.id)}: {other.end}{why}"
+    reasons = _some([*map(inline, other.reasons)], _MAX_REASONS, "; ")
+    return f"{inline(other.id)}: {other.end}" + (f", {reasons}" if reasons else "")
 
 
 def pull_request_body(subject: Subject) -> str:
@@ -139,6 +143,7 @@ def pull_request_body(subject: Subject) -> str:
     result = subject.result
     remediation = result.application.remediation
     recipe_notes = remediation.notes if remediation is not None else ()
+    new = new_files(result.application.diff)
     unjudged = [
         (lines, entry_for(tests.command or "YOUR TEST COMMAND", tests.project))
         for tests in tests_of(result.verdicts)
@@ -147,13 +152,15 @@ def pull_request_body(subject: Subject) -> str:
     text = _template().render(
         subject=subject,
         others=map(_other_line, subject.others),
-        together=subject.together[:_MAX_NAMED],
-        more_together=max(0, len(subject.together) - _MAX_NAMED),
+        together=_some([*map(inline, subject.together)]),
         result=result,
         application=result.application,
-        files=result.application.files[:_MAX_NAMED],
-        more_files=max(0, len(result.application.files) - _MAX_NAMED),
-        new_files=new_files(result.application.diff),
+        files=_some(
+            [
+                f"{inline(path)}{' (new)' if path in new else ''}"
+                for path in result.application.files
+            ]
+        ),
         signals=signals(result),
         headline=headline(result),
         shown=not isinstance(result, Patched),

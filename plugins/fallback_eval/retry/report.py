@@ -118,6 +118,11 @@ class Repeats:
     failed: int
     same_failure: int
 
+    @property
+    def same_edits_share(self) -> float | None:
+        """Return the share of retries with edits equal to an earlier attempt's; None if there are none."""
+        return self.same_edits / self.retries if self.retries else None
+
 
 @dataclass(frozen=True)
 class Split:
@@ -495,14 +500,13 @@ def _repeats(pairs: Sequence[Triple]) -> Section:
     head = ["policy", "retries", "same edits", "share", "failed", "same failure", "share"]
     rows = []
     for one in (repeats(pairs, policy) for policy in COMPARED):
-        edits = one.same_edits / one.retries if one.retries else None
         failures = one.same_failure / one.failed if one.failed else None
         rows.append(
             [
                 one.policy.value,
                 str(one.retries),
                 str(one.same_edits),
-                percent(edits),
+                percent(one.same_edits_share),
                 str(one.failed),
                 str(one.same_failure),
                 percent(failures),
@@ -540,7 +544,7 @@ def _explored(rows: Sequence[Row], study: Study) -> list[Section]:
             continue
         one, stricter = (compare(pairs, policy, COMPARED[0], it) for it in (is_fixed, is_stricter))
         cut = [_cut(pair, COMPARED[0], policy) for pair in pairs]
-        shares = (percent(_repeated(pairs, it)) for it in (policy, COMPARED[0]))
+        shares = (percent(repeats(pairs, it).same_edits_share) for it in (policy, COMPARED[0]))
         fixed = (one.both + one.first_alone, one.both + one.second_alone)
         lines.append(
             [
@@ -563,11 +567,6 @@ def _explored(rows: Sequence[Row], study: Study) -> list[Section]:
         "kind do not. Exploratory: no tests."
     )
     return [Section("What of the failure a retry is shown", [text], [Table(head, lines)])]
-
-
-def _repeated(pairs: Sequence[Triple], policy: Policy) -> float | None:
-    again = repeats(pairs, policy)
-    return again.same_edits / again.retries if again.retries else None
 
 
 def _firsts(rows: Sequence[Row], study: Study) -> list[Section]:

@@ -1,4 +1,4 @@
-"""Name scripts without an ending, and read notebooks: commands of both ecosystems (ADR-0115)."""
+"""Scripts without an ending, notebooks and tables of names, for commands of both ecosystems (ADR-0115)."""
 
 import json
 import re
@@ -11,6 +11,11 @@ SCRIPTS = (
 
 #: A notebook's cell whose lines are a shell's.
 SHELL_CELL = re.compile(r"\s*%%(?:bash|sh|script|shell|!)")
+
+
+def words_of(text: str) -> frozenset[str]:
+    """Return the words of a text, for tables of names."""
+    return frozenset(text.split())
 
 
 def code_cells(text: str) -> list[str]:

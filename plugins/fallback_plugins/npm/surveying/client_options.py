@@ -7,13 +7,10 @@ own definitions (version 11), but for options that older releases take for flags
 
 from typing import Final
 
-
-def _table(options: str) -> frozenset[str]:
-    return frozenset(options.split())
-
+from fallback_plugins.shared.commands import words_of
 
 #: npm and npx. The last line: what is written shorter.
-_NPM: Final = _table("""
+_NPM: Final = words_of("""
     --_auth --access --allow-directory --allow-file --allow-git --allow-remote --also
     --audit-level --auth-type --before --ca --cache --cache-max --cache-min --cafile --call --cert --cidr
     --cpu --depth --diff --diff-dst-prefix --diff-src-prefix --diff-unified --editor
@@ -33,13 +30,13 @@ _NPM: Final = _table("""
 """)
 
 #: yarn 1, and ``--mode`` of later versions.
-_YARN: Final = _table("""
+_YARN: Final = words_of("""
     --cache-folder --cwd --global-folder --https-proxy --link-folder --mode --modules-folder --mutex
     --network-concurrency --network-timeout --otp --preferred-cache-folder --prefix --proxy
     --registry --tag --use-yarnrc
 """)
 
-_PNPM: Final = _table("""
+_PNPM: Final = words_of("""
     --allow-build --ca --cache-dir --cafile --cert --changed-files-ignore-pattern --child-concurrency
     --config-dir --cpu --dir --fetch-retries --fetch-retry-factor --fetch-retry-maxtimeout
     --fetch-retry-mintimeout --fetch-timeout --filter --filter-prod --global-dir --global-pnpmfile
@@ -52,7 +49,7 @@ _PNPM: Final = _table("""
     --workspace-concurrency -C -F
 """)
 
-_BUN: Final = _table("""
+_BUN: Final = words_of("""
     --backend --ca --cache-dir --cafile --concurrent-scripts --config --cpu --cwd --filter --linker
     --minimum-release-age --network-concurrency --omit --os --registry -F -c
 """)

@@ -105,8 +105,8 @@ _CREATES = frozenset({"create", "init", "innit"})
 _UPDATES = frozenset({"update", "up", "upgrade", "udpate"})
 _INSTALLS = _ADDS | {"ci", "clean-install", "ic", "install-clean", "install-test", "it"}
 _VERBS = _INSTALLS | _CREATES | _UPDATES | _RUNS | {"global"}
-#: Verbs whose next word is a script, a setting or a member, whatever it is called.
-_SCRIPTS = frozenset({"run", "run-script", "rum", "urn", "test", "t", "tst", "start", "config"})
+#: With verbs whose next word is a script or a setting, whatever it is called.
+_FIRST_WORDS = _VERBS | {"run", "run-script", "rum", "urn", "test", "t", "tst", "start", "config"}
 
 #: Options that name the package whose program is run.
 _PACKAGE = ("--package", "-p")
@@ -428,7 +428,7 @@ def _command(path: str, program: str, words: list[str]) -> ClientCommand:
         before = word
     if client == "yarn" and plain[:1] == ["workspace"]:
         plain = plain[2:]
-    if is_after_option and plain[0] not in _VERBS | _SCRIPTS and plain[1:2] and plain[1] in _VERBS:
+    if is_after_option and plain[0] not in _FIRST_WORDS and plain[1:2] and plain[1] in _VERBS:
         plain = plain[1:]  # the value of an option that is in no table
     verbs = [word for word in plain[:2] if word != "global"] or [""]
     is_run = program in _RUNNERS or verbs[0] in (_RUNS - ({"exec"} if client != "npm" else set()))

@@ -8,13 +8,10 @@ old releases included), uv's and pipx's own; a test compares them with pip's par
 import re
 from typing import Final
 
-
-def _table(options: str) -> frozenset[str]:
-    return frozenset(options.split())
-
+from fallback_plugins.shared.commands import words_of
 
 #: Of ``pip install``, ``wheel`` and ``download``; from ``--allow-external`` on, of old releases.
-_PIP: Final = _table("""
+_PIP: Final = words_of("""
     --abi --all-releases --build-constraint --build-option --cache-dir --cert --client-cert
     --config-settings --constraint --default-timeout --dest --destination-dir
     --destination-directory --editable --exists-action --extra-index-url --find-links
@@ -29,7 +26,7 @@ _PIP: Final = _table("""
 
 #: Of ``uv tool install``, ``uv tool run`` (``uvx``) and ``uv run``, and with the next ones of ``uv pip
 #: install``; lists in the singular too. Not ``--with`` and its like, which name packages.
-_UV: Final = _table("""
+_UV: Final = words_of("""
     --allow-insecure-host --build-constraint --build-constraints --cache-dir --cert --color
     --config-file --config-setting --config-settings --config-settings-package --constraint
     --constraints --default-index --directory --env-file --exclude --exclude-newer
@@ -46,7 +43,7 @@ _UV: Final = _table("""
 _UV_PIP: Final = _UV | {"--editable", "--no-binary", "--only-binary", "-e"}
 
 #: Of ``pipx install``, ``inject`` and ``run``. Not ``--with`` and ``--preinstall``, which name packages.
-_PIPX: Final = _table("""
+_PIPX: Final = words_of("""
     --backend --fetch-python --index-url --pip-args --python --requirement --spec --suffix -i -r
 """)
 
@@ -68,7 +65,7 @@ def client_of(command: str, part: str | None) -> str:
 
 
 def takes_word(client: str, option: str) -> bool:
-    """Return whether the next word is the option's value. False for any word that is no option.
+    """Return whether the next word is the option's value. Return False for a word that is not an option.
 
     ``client``: as ``client_of`` returns it.
     """

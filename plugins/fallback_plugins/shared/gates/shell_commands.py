@@ -11,6 +11,8 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Literal, TypeAlias
 
+from fallback_plugins.shared.commands import words_of as words_of
+
 MAX_SCRIPT_CHARS = 20_000  # a step of CI has some lines; what is longer is left out
 
 
@@ -29,11 +31,6 @@ class CommandKind(StrEnum):
 _Use: TypeAlias = CommandKind | Literal["noise", "code"] | None
 
 TESTS, TYPES, LINT, BUILD = CommandKind
-
-
-def words_of(text: str) -> frozenset[str]:
-    """Return the words of a text, for tables of names."""
-    return frozenset(text.split())
 
 
 # -- a script's commands -----------------------------------------------------------------------------------
