@@ -17,6 +17,7 @@ from packaging.utils import canonicalize_name
 
 from fallback_plugins.pypi.locks.pipfile_lock import PipfileLock
 from fallback_plugins.pypi.manifests.indexes import is_public
+from fallback_plugins.pypi.manifests.install_options import SHORT_FLAGS, takes_word
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_of
 from fallback_plugins.pypi.manifests.metadata import (
     METADATA_FILES,
@@ -134,7 +135,7 @@ _SAYING = re.compile(
 
 #: In such files: a requirements file, extras of the project itself, extras and groups by name, an install.
 _FILES_NAMED = re.compile(
-    r"""(?:-r|--requirements?)[\s=,"']*(?:\{toxinidir\}/)?([\w./-]+\.(?:txt|in))"""
+    rf"""(?:-{SHORT_FLAGS}r|--requirements?)[\s=,"']*(?:\{{toxinidir\}}/)?([\w./-]+\.(?:txt|in))"""
 )
 _EXTRAS_NAMED = re.compile(
     r"""(?<![\w./-])\.\[([\w\s,.-]+)\]|^\s*extras\s*=\s*([\w,\s-]+)$""", re.MULTILINE
@@ -205,7 +206,7 @@ def _packages(arguments: Sequence[str]) -> Iterator[str]:
     after_option = False
     for argument in arguments:
         is_plain = _PLAIN.fullmatch(argument) and not after_option
-        after_option = argument in {"-r", "-c", "-e", "-i", "-f", "--index-url", "--requirement"}
+        after_option = takes_word("pip", argument)
         if is_plain and not argument.endswith((".txt", ".in", ".whl")):
             requirement = requirement_in(argument)
             if requirement is not None and canonicalize_name(requirement.name) not in _TOOLS:

@@ -19,7 +19,7 @@ from functools import lru_cache
 
 from packaging.utils import canonicalize_name
 
-from fallback_plugins.pypi.manifests.install_options import client_of, takes_word
+from fallback_plugins.pypi.manifests.install_options import SHORT_FLAGS, client_of, takes_word
 from fallback_plugins.pypi.manifests.kinds import Kind, kind_in_set
 from fallback_plugins.pypi.manifests.requirements import Declaration, declaration_at
 from fallback_plugins.shared.commands import SHELL_CELL, code_cells
@@ -107,7 +107,8 @@ _MAX_NESTED = 5
 
 #: An option that sets where packages come from.
 _SOURCE = lazy_pattern(
-    r"(?<![\w-])(?:-i|-f|--(?:index-url|extra-index-url|find-links|index|default-index|no-index))(?![\w-])"
+    rf"(?<![\w-])(?:-{SHORT_FLAGS}[if]"
+    r"|--(?:index-url|extra-index-url|find-links|index|default-index|no-index))(?![\w-])"
 )
 
 #: How a script's own metadata begins (PEP 723).

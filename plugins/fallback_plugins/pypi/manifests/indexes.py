@@ -20,6 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
+from fallback_plugins.pypi.manifests.install_options import SHORT_FLAGS
 from fallback_plugins.pypi.manifests.kinds import LOCKS, Kind, kind_in_set, kind_of
 from fallback_plugins.pypi.manifests.pyproject import (
     parse_toml,
@@ -64,7 +65,8 @@ _IN_WORDS = lazy_pattern(
     # pip accepts shortened options.
     r"|(?<![\w-])-(?:i|-(?:in|ex|fi)[a-z-]{0,14})[\s,='\"]{0,9}(?:https?|file)://"
     # A command may continue after a backslash, and an array's on the next line.
-    r"|\b(?:install|compile|sync|download|wheel)\b(?:.|(?<=[\\,\[])\n){0,200}?[\s'\"]-[if](?:\b|(?:https?|file)://)",
+    r"|\b(?:install|compile|sync|download|wheel)\b(?:.|(?<=[\\,\[])\n){0,200}?"
+    rf"[\s'\"]-{SHORT_FLAGS}[if](?:\b|(?:https?|file)://)",
     re.IGNORECASE,
 )
 _COMMENT = lazy_pattern(r"^[ \t]*#.*", re.MULTILINE)

@@ -52,8 +52,9 @@ _BY_CLIENT: Final = {"pip": _PIP, "uv": _UV, "uv pip": _UV_PIP, "pipx": _PIPX}
 #: Flags of pip that begin an option with a value: pip lets an option be shortened.
 _FLAGS: Final = frozenset({"--pre", "--upgrade"})
 
-#: Short options in one word: flags, then one that may take a value (``-qr a.txt``).
-_SHORT = re.compile(r"-[qvUIVhn]*(?P<last>[A-Za-z])")
+#: Flags that may stand before another short option in one word (``-qr a.txt``), as a pattern.
+SHORT_FLAGS: Final = "[qvUIVhn]*"
+_SHORT = re.compile(rf"-{SHORT_FLAGS}(?P<last>[A-Za-z])")
 
 
 def client_of(command: str, part: str | None) -> str:

@@ -20,6 +20,7 @@ from fallback_plugins.pypi.manifests.commands import (
     script_metadata,
     started_commands,
 )
+from fallback_plugins.pypi.manifests.install_options import SHORT_FLAGS
 from fallback_plugins.pypi.manifests.kinds import LOCKS, PYPI, Kind, kind_in_set, kind_of
 from fallback_plugins.pypi.manifests.metadata import items, parsed
 from fallback_plugins.pypi.manifests.pyproject import (
@@ -84,15 +85,22 @@ _FOR_PEOPLE = lazy_pattern(
 #: Folders of installed trees: their content comes from files that are read.
 _INSTALLED = frozenset({"node_modules", "site-packages", ".venv", "venv", ".tox", ".nox"})
 
-#: Files that a command takes requirements from: ``-r``, ``-c``, ``PIP_CONSTRAINT``.
+#: Files that a command takes requirements from: ``-r``, ``-qr``, ``-c``, ``PIP_CONSTRAINT``; also the file
+#: that a shell's loop reads (``done < a.txt``).
 _LED_TO = lazy_pattern(
-    r"(?:(?<![\w-])-[rc]|--(?:with-)?(?:requirements?|constraints?|overrides?)|\bpip(?:-|[ \t]+)sync"
-    r"|\b(?:PIP|UV)_(?:BUILD_)?(?:CONSTRAINT|REQUIREMENT|OVERRIDE)S?|^[ -]*requirements:[ ]*(?=\S))"
+    rf"(?P<option>(?<![\w-])-{SHORT_FLAGS}[rc]"
+    r"|--(?:with-|build-)?(?:requirem[a-z]*|cons[a-z]*|overrides?)|\bpip(?:-|[ \t]+)sync"
+    r"|\b(?:PIP|UV)_(?:BUILD_)?(?:CONSTRAINT|REQUIREMENT|OVERRIDE)S?|^[ -]*requirements:[ ]*(?=\S)"
+    r"|\bdone[ \t]*<)"
     r"[=:\s\"',]*(?P<path>[^\s\"',;&|)\]]+)",
     re.MULTILINE,
 )
-#: Options among these that name constraints, and the end of a line that continues.
-_CONSTRAINS = lazy_pattern(r"(?<![\w-])-c\b|--constraint")
+#: Options among these that name constraints.
+_CONSTRAINS = lazy_pattern(rf"-{SHORT_FLAGS}c|--(?:build-)?cons|.*_CONSTRAINT")
+#: How a shell gives a program the content of a file, and what is between a line's words.
+_FEEDS = ("xargs", "$(", "`", "<")
+_BETWEEN_WORDS = lazy_pattern(r"[\s\"'`;&|()<>]+")
+#: End of a line that continues.
 _CONTINUED = lazy_pattern(r"[\\`^][ \t]*\r?\n")
 
 _LOCKED_BY = {
@@ -215,8 +223,9 @@ def constrained_by_commands(repo: RepoContext) -> Iterator[frozenset[str]]:
         by_name.setdefault(posixpath.basename(path), []).append(path)
     for by, text in sources.searched.items():
         for line in _CONTINUED.sub(" ", text).splitlines():
-            if _CONSTRAINS.search(line):
-                names = [match["path"] for match in _LED_TO.finditer(line)]
+            matches = list(_LED_TO.finditer(line))
+            if any(_CONSTRAINS.match(match["option"]) for match in matches):
+                names = [match["path"] for match in matches]
                 yield frozenset(path for name in names for path in _of_name(name, by, by_name))
 
 
@@ -237,6 +246,7 @@ def _led_to(repo: RepoContext, searched: Mapping[str, str]) -> Iterator[str]:
             by_name.setdefault(posixpath.basename(path), []).append(path)
     for by, text in searched.items():
         names = {match["path"] for match in _LED_TO.finditer(text)}
+        names.update(_fed(text))
         if kind_of(by) is Kind.SETUP_PY:  # which reads its requirements from a file
             names |= {match["text"] for match in _QUOTED.finditer(text)}
         for name in names:
@@ -244,6 +254,16 @@ def _led_to(repo: RepoContext, searched: Mapping[str, str]) -> Iterator[str]:
                 with suppress(RepositoryError):
                     if is_requirements(repo.read_text(path)):
                         yield path
+
+
+def _fed(text: str) -> Iterator[str]:
+    """Yield the words of shell lines that give pip the content of a file: ``cat a.txt | xargs pip
+    install``, ``pip install $(cat a.txt)``."""
+    if "install" not in text:
+        return
+    for line in _CONTINUED.sub(" ", text).splitlines():
+        if "install" in line and "pip" in line and any(sign in line for sign in _FEEDS):
+            yield from filter(None, _BETWEEN_WORDS.split(line))
 
 
 def is_installed(path: str) -> bool:

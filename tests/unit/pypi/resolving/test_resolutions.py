@@ -542,6 +542,32 @@ def test_what_is_known(
         assert plan.reason is reason, plan.problem
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "pip install -qr frozen",
+        "pip install -Urfrozen",
+        "pip install --requirem frozen",
+        "pip install asks -qcfrozen",
+        "pip install --build-constraint frozen asks",
+        "cat frozen | xargs pip install",
+        "grep -v '^#' ./frozen | xargs -n 1 pip install -q",
+        "xargs pip3 install <frozen",
+        "xargs -a frozen uv pip install",
+        "pip install $(cat frozen)",
+        'uv pip install `grep -v "^#" \\\n  frozen`',
+        "while read it; do pip install $it; done < frozen",
+    ],
+)
+def test_file_that_a_command_takes_requirements_from_is_read(
+    registry: Registry, tmp_path: Path, command: str
+) -> None:
+    files = {"requirements.txt": "asks\n", "frozen": "holds\n"}
+    assert planned(registry, tmp_path / "a", files).reason is RefusalReason.NOT_AFFECTED
+    plan = planned(registry, tmp_path / "b", {**files, "install.sh": f"{command}\n"})
+    assert plan.reason not in {RefusalReason.NOT_AFFECTED, RefusalReason.UNKNOWN}, plan.problem
+
+
 def test_pins_that_do_not_go_together_are_the_resolution(
     registry: Registry, tmp_path: Path
 ) -> None:
