@@ -39,6 +39,7 @@ _KEYS = {
         "options.setup_requires",
         "options.tests_require",
     ),
+    Kind.SETUP_PY: ("requirements",),
 }
 
 
@@ -81,10 +82,9 @@ class PyPIEcosystem(RecipeEcosystem):
 
     def editable_keys(self, path: str) -> tuple[str, ...] | None:
         """Return the keys of a manifest that list requirements; none for requirements files and locks,
-        which have no such keys. None: the file is not a manifest, or is setup.py, a program that may not be
-        changed."""
+        which have no such keys. None: the file is not a manifest."""
         kind = kind_of(path)
-        return None if kind in {None, Kind.SETUP_PY} else _KEYS.get(kind, ())
+        return None if kind is None else _KEYS.get(kind, ())
 
     def gates(self) -> Sequence[Gate]:
         """Return PyPI's gates, cheapest first."""

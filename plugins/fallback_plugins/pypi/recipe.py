@@ -60,13 +60,14 @@ def override(package: str, version: str) -> Selected:
 def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Selected:
     """Return the ladder if some project holds, or may bring in, an affected version.
 
-    No client runs. Raises RecipeError, RepositoryError if nothing is affected, if what is affected can't be
-    fixed, or if it is unknown what is affected.
+    No client runs: whether what a project declares and can't change stops the fix of others, ``apply``
+    decides. Raises RecipeError, RepositoryError if nothing is affected, if nothing of what is affected can
+    be fixed, or if it is unknown what is affected.
     """
     python_projects, unread = projects(repo, clients), _left_out(advisory, repo)
     outlined = _outline(python_projects, advisory, unread)
     stuck = [item for item in outlined.left if not item.is_outside]
-    if stuck and not (outlined.moves and isinstance(advisory, AdvisoryBundle)):
+    if stuck and not outlined.moves:
         refuse(stuck[0])
     if not outlined.moves and not _may_be_affected(python_projects, advisory):
         if outlined.left:
@@ -334,9 +335,11 @@ def _nothing(
     not."""
     for project in python_projects:
         if isinstance(project, ManifestProject) and project.limited:
-            left, (part, *_) = project.limited[0], [*project.stuck(advisory)]
+            left, parts = project.limited[0], [*project.stuck(advisory)]
+            if not parts:
+                return error_of(left)  # what it declares admits an affected release
             return RecipeError(
-                left.reason, part.reason, next_step=part.next_step, declined=left.declined
+                left.reason, parts[0].reason, next_step=parts[0].next_step, declined=left.declined
             )
     for doubt in _unresolved(python_projects, advisory):
         unread.note(doubt.path, doubt.error)

@@ -1,5 +1,6 @@
 """PyPI's rules: PEP 440 order, PEP 503 names (port: EcosystemRules)."""
 
+import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -162,6 +163,11 @@ class PyPIRules(EcosystemRules):
         metadata."""
         return name in _FILES or _REQUIREMENTS.fullmatch(name) is not None
 
-    def document(self, path: str, text: str) -> Any:  # noqa: ARG002 (core reads these formats)
-        """Return None, as the core reads these formats itself."""
-        return None
+    def document(self, path: str, text: str) -> Any:
+        """Return a setup.py as data; None for the other formats, which the core reads. Raises
+        ValueError."""
+        if posixpath.basename(path) != "setup.py":
+            return None
+        from fallback_plugins.pypi.manifests.setup_py import setup_document
+
+        return setup_document(text)

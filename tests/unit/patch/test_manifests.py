@@ -460,9 +460,11 @@ def test_what_nothing_here_reads_may_not_change(path: str) -> None:
     assert list(manifest_problems(path, (), "a\n", "b\n"))
 
 
-def test_of_a_program_nothing_may_change() -> None:
-    """A range in setup.py is read; nothing here edits it, and nobody can judge what else it does."""
-    assert all(one.editable_keys("setup.py") is None for one in ECOSYSTEMS)
+def test_a_program_that_its_ecosystem_does_not_read_may_not_change() -> None:
+    """Without the rules of PyPI, nobody can judge what else a setup.py does."""
+    (keys,) = (it for one in ECOSYSTEMS if (it := one.editable_keys("setup.py")) is not None)
+    script = "setup(install_requires=['left>=1.0'])\n"
+    assert list(manifest_problems("setup.py", keys, script, script.replace("1.0", "1.1")))
     assert recipe_only_reason("setup.py") is not None
 
 

@@ -101,7 +101,7 @@ source = { registry = "https://example.org/simple" }
             UNSUPPORTED,
             "elsewhere than one requirement a line",
         ),
-        ({"setup.py": "setup(install_requires=['idna==3.1'])\n"}, UNSUPPORTED, "a program"),
+        ({"setup.py": "i = 'idna==3.1'\nsetup(install_requires=[i])\n"}, UNSUPPORTED, "a program"),
         ({"pyproject.toml": "idna = ["}, UNKNOWN, "is not TOML"),
     ],
 )

@@ -267,13 +267,13 @@ def _points_of(table: Mapping[str, Any], plugins: str) -> dict[str, list[str]]:
 
 
 #: Errors raised for text that is not valid Python for this interpreter.
-_UNPARSED = (SyntaxError, ValueError, RecursionError, MemoryError)
+UNPARSED = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 #: Names followed from one to the next; real scripts have no longer chains.
 _MAX_HOPS = 5
 
 #: Limit (characters): a longer text was not written by a person as a setup script.
-_MAX_CHARS = 200_000
+MAX_SETUP_CHARS = 200_000
 
 #: Scripts whose parsed calls are cached, by their texts: a project has one at each of the two commits.
 _CACHED_CALLS = 16
@@ -336,8 +336,8 @@ def setup_call(text: str) -> SetupCall:
 
     Text that is not valid Python for this interpreter hides its name.
     """
-    with suppress(*_UNPARSED):
-        if len(text) <= _MAX_CHARS:
+    with suppress(*UNPARSED):
+        if len(text) <= MAX_SETUP_CHARS:
             return _call_in(text)
     return SetupCall(hides_its_name=True, is_whole=False)
 
@@ -349,7 +349,7 @@ def only_defines(text: str) -> bool:
     """
     try:
         tree = ast.parse(text)
-    except _UNPARSED:
+    except UNPARSED:
         return False
     imported: list[str] = []
     for node in ast.walk(tree):

@@ -49,7 +49,7 @@ _Choose = Callable[[str, str, Callable[[str], bool]], str]
 #: New hashes of one release: (package, version) → ``sha256:…``. Raises RecipeError, ToolError.
 Hashes = Callable[[str, str], Sequence[str]]
 
-_LINES = frozenset({Kind.REQUIREMENTS, Kind.SETUP_CFG}) | IN_OTHER_TEXT
+_LINES = frozenset({Kind.REQUIREMENTS, Kind.SETUP_CFG, Kind.SETUP_PY}) | IN_OTHER_TEXT
 
 
 @dataclass(frozen=True)
@@ -348,6 +348,7 @@ def _marker(place: Place) -> str:
 
 
 def _spec(place: Place) -> str:
-    if place.declaration is not None and not place.declaration.taken:
-        return place.declaration.specifier
+    declaration = place.declaration or place.asked
+    if declaration is not None and declaration.clauses and not declaration.taken:
+        return declaration.specifier
     return f" {place.current}" if place.current else ""

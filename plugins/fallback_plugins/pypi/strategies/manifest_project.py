@@ -77,8 +77,8 @@ class ManifestProject:
     #: No client may run: only a resolution that an earlier run kept is used.
     only_kept: bool = False
     unknown: list[str] = field(default_factory=list)
-    #: The packages that a fix left because they are affected in some environments only: other projects are
-    #: still fixed.
+    #: The packages that a fix left because they are affected in some environments only, or only admitted by
+    #: a range while the client installs a safe release: other projects are still fixed.
     limited: list[Left] = field(default_factory=list)
 
     @property
@@ -190,12 +190,13 @@ class ManifestProject:
             fix = self._untangled(search, fix) or fix
         if fix.left and not fix.moves and self._are_limited(advisory, fix.left):
             self.limited[:] = fix.left
+            self.unknown += self._admitted(advisory)
             return None
         return fix if fix.moves or fix.left else None
 
     def _are_limited(self, advisory: Advisory, left: Sequence[Left]) -> bool:
         """Return whether each package that is left is affected in some environments only, such as a Python
-        that no fixed release supports. In the others the client chooses a safe release."""
+        that no fixed release supports, or in none: in the others the client chooses a safe release."""
         affected = {package.key: package for package in self.resolution.affected(advisory)}
         for item in left:
             if item.is_not_resolved:
@@ -209,6 +210,18 @@ class ManifestProject:
             ):
                 return False
         return True
+
+    def _admitted(self, advisory: Advisory) -> Iterator[str]:
+        """Yield a note on each package in ``limited`` of which only safe releases are installed."""
+        affected = {package.name for package in self.resolution.affected(advisory)}
+        for item in self.limited:
+            if item.package not in affected:
+                installed = self.resolution.by_name[item.package]
+                versions = ", ".join(dict.fromkeys(package.version for package in installed))
+                yield (
+                    f"{item.sentence} That range stays, and admits affected releases; an installation"
+                    f" now takes {item.package} {versions}."
+                )
 
     def stuck(self, advisory: Advisory) -> Iterator[Unresolved]:
         """Yield the packages in ``limited`` as unknown parts: they stay installed in an affected version.

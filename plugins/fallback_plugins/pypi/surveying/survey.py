@@ -36,6 +36,7 @@ from fallback_plugins.pypi.manifests.pyproject import (
 from fallback_plugins.pypi.manifests.requirements import (
     FROM_ELSEWHERE,
     Declaration,
+    declaration_at,
     declaration_in,
     declarations,
     from_elsewhere,
@@ -44,6 +45,7 @@ from fallback_plugins.pypi.manifests.requirements import (
     is_requirements,
     requirement_in,
 )
+from fallback_plugins.pypi.manifests.setup_py import editable_spans
 from fallback_plugins.shared.identity import OTHER_LOCKS, is_aside
 from fallback_plugins.shared.ladder import unknown
 from fallback_plugins.shared.unread import LeftOut, Reader
@@ -614,9 +616,12 @@ def _read_setup_cfg(path: str, kind: Kind, text: str, package: str) -> Iterator[
 
 def _read_setup_py(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
     for match in _QUOTED.finditer(text):
-        declaration = declaration_in(match["text"], package)
-        if declaration and (declaration.clauses or re.search(r"[\w\]]\s*@", match["text"])):
-            why = "it is a program, which no recipe edits"
+        span = match.span("text")
+        declaration = declaration_at(text, *span, package)
+        if declaration and span in editable_spans(text):
+            yield _declared(path, kind, declaration)
+        elif declaration and (declaration.clauses or re.search(r"[\w\]]\s*@", match["text"])):
+            why = "it is a program, and this is no item of a list in it"
             yield Place(path, kind, current_of(declaration), blocker=why, asked=declaration)
 
 

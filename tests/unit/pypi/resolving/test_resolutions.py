@@ -265,11 +265,37 @@ def test_a_range_that_admits_both_is_raised_and_labelled(
     assert "range_admits" not in only.result.moves[0].model_dump_json()
 
 
-def test_a_range_of_a_program_is_affected_and_not_edited(
+SETUP = "from setuptools import setup\nleft = 'left>=1.0'\nsetup(install_requires=[left])\n"
+
+
+def test_a_range_in_a_list_of_a_program_is_raised(registry: Registry, tmp_path: Path) -> None:
+    files = {
+        "setup.py": SETUP.replace("[left]", "['left>=1.0']").replace("left = 'left>=1.0'\n", "")
+    }
+    plan = planned(registry, tmp_path, files)
+    assert plan.result is not None, plan.problem
+    (change,) = plan.result.changes
+    assert change.after == files["setup.py"].replace("1.0", "1.1.0")
+    assert [move.range_admits for move in plan.result.moves] == [True]
+
+
+def test_a_range_of_a_program_that_can_not_be_edited_stops_no_other_fix(
     registry: Registry, tmp_path: Path
 ) -> None:
-    files = {"setup.py": "from setuptools import setup\nsetup(install_requires=['left>=1.0'])\n"}
-    assert planned(registry, tmp_path, files).reason is RefusalReason.RECIPE_UNSUPPORTED
+    """It admits an affected release, and a client installs a safe one: that is neither affected nor "not
+    affected"."""
+    pinned = {"setup.py": SETUP, "requirements.txt": "left==1.0.0\n"}
+    # No client says yet what the range installs.
+    unknown = planned(registry, tmp_path / "offline", pinned, offline=True)
+    assert unknown.reason is RefusalReason.RECIPE_UNSUPPORTED
+    alone = planned(registry, tmp_path / "alone", {"setup.py": SETUP})
+    assert alone.reason is RefusalReason.RECIPE_UNSUPPORTED
+    plan = planned(registry, tmp_path / "pinned", pinned)
+    assert plan.result is not None, plan.problem
+    assert [change.path for change in plan.result.changes] == ["requirements.txt"]
+    assert any("setup.py requires left>=1.0" in note for note in plan.result.notes)
+    both = {**pinned, "setup.py": SETUP.replace(">=", "==")}
+    assert planned(registry, tmp_path / "both", both).reason is RefusalReason.RECIPE_UNSUPPORTED
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *TABLES])
