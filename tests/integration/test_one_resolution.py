@@ -224,3 +224,29 @@ def test_a_package_in_several_versions_is_installed_in_that_of_this_python(tmp_p
         made.context = replace(made.context, clients=fresh)
         found = made.environment()
         assert [it.installed("forked") for it in (found.base, found)] == [("2.0",), ("2.0",)]
+
+
+def test_what_failed_at_the_base_commit_is_not_tried_again_unless_the_patch_may_help(
+    tmp_path: Path,
+) -> None:
+    universe = releases().pypi("newer", "1.0", ["left>=1.1"])
+    for number in range(20):
+        universe.pypi(f"other{number}", "1.0")
+    rest = "".join(f"other{number}==1.0\n" for number in range(20))
+    rest = rest.replace("other9==1.0", "alone==9").replace("other15==1.0", "none==1")
+    files, change = (
+        {"requirements.txt": f"left=={it}\n{rest}newer\n"} for it in ("1.0.0", "1.1.0")
+    )
+    with fix(tmp_path, universe, files, change) as (made, clients):
+        patched_tree = made.environment()
+        base = patched_tree.base.install()
+        resolutions = clients.commands["pip install"]
+        assert [line for line, _ in base.declined if "==" in line] == ["alone==9", "none==1"]
+        assert any(line == "newer" for line, _ in base.declined)
+        clients.commands.clear()
+        installed = patched_tree.install()
+        assert clients.commands["pip install"] < resolutions / 2
+        failed = [(line, why) for line, why in base.declined if "==" in line]
+        assert [it for it in installed.declined if "==" in it[0]] == failed
+        assert patched_tree.installed("newer") == ("1.0",)
+        assert "newer" not in {line for line, _ in installed.declined}

@@ -265,8 +265,17 @@ class Building:
         nothing is kept then. ToolMissingError, SandboxError. A failed build raises nothing: it is in
         ``failed``.
         """
+        self._build_all(python, until, unbuilt("\n".join(refusals)))
+
+    def build_again(self, python: Path, until: str, built: Sequence[str]) -> None:
+        """Build what a similar environment has (``built``): as a rule it is in the cache. Raises as
+        ``build`` does."""
+        pairs = (label.split() for label in built)
+        self._build_all(python, until, [(name, f"=={version}") for name, version in pairs])
+
+    def _build_all(self, python: Path, until: str, requests: Sequence[_Asked]) -> None:
         tried = self._of(python, until)
-        for request in unbuilt("\n".join(refusals)):
+        for request in requests:
             if request in tried.asked:
                 continue
             tried.asked.add(request)
@@ -275,6 +284,10 @@ class Building:
                 self._build(tried, python, until, *request)
             else:
                 tried.failed[request] = _TOO_MANY
+
+    def names(self, python: Path, until: str) -> frozenset[str]:
+        """Return the names of the packages with a built wheel."""
+        return frozenset(canonicalize_name(name) for name, _ in self._of(python, until).wheels)
 
     def links(self, python: Path, until: str) -> str:
         """Return lines of a requirements file by which uv finds the built wheels; empty if there are

@@ -26,11 +26,14 @@ from packaging.utils import canonicalize_name
 from fallback_plugins.pypi.installing.building import Building, tried_as
 from fallback_plugins.pypi.installing.declared import Source
 from fallback_plugins.pypi.installing.install import (
+    NO_FAILURES,
     NOT_COMPILED,
+    Failure,
     InstallLadder,
     InstallPlan,
     Uv,
     bound,
+    is_final,
     run_uv,
 )
 from fallback_plugins.pypi.installing.plan import FLATTENED, Manifests, pins_of, release
@@ -73,7 +76,7 @@ from fallback_tier.repo import RepoContext
 
 #: To be raised when the making of environments changes, options included: older environments are not
 #: reused.
-_FORMAT = 22
+_FORMAT = 23
 
 #: For a test runner that only prints its version.
 _START_TIMEOUT_S = 60.0
@@ -181,6 +184,8 @@ class Environment:
             making = _Making(
                 *(self.context, self._manifests, environment, scratch, self._starts, pins),
                 are_resolved=recorded is not None or bool(self._resolved_pins),
+                failed=self._failed_before(base, settings),
+                built=() if base is None else base.built,
             )
             installed = making.make(settings, further)
             resolution = self._resolved(environment, installed, by_lock=making.is_by_lock)
@@ -197,6 +202,27 @@ class Environment:
                     file.write(text)
                 (environment / "bin" / name).chmod(0o755)
         return installed, resolution
+
+    def _failed_before(
+        self, base: Installed | None, settings: Sequence["Setting"]
+    ) -> Mapping[str, Failure]:
+        """Return the lines that could not be installed of the base commit, and are the same in this tree:
+        without those whose reason names a package of a line that the patch changes. They are not tried
+        again, as each would fail again after many resolutions."""
+        if base is None or self._base is None or not settings[0].is_of(base.how):
+            return NO_FAILURES
+        lines, base_lines = self._manifests.lines, self._base._manifests.lines
+        changed = {
+            canonicalize_name(requirement.name)
+            for line in lines ^ base_lines
+            if (requirement := requirement_in(line)) is not None
+        }
+        failures = {line: Failure.of(why) for line, why in base.declined if line in base_lines}
+        return {
+            line: failure
+            for line, failure in failures.items()
+            if is_final(failure.why) and failure.named.isdisjoint(changed)
+        }
 
     def _pins(self, recorded: Resolution | None) -> dict[str, list[str]]:
         """Return lines by package: what was recorded for this tree, or resolved; of a patched tree what the
@@ -636,9 +662,12 @@ class _Making:
     ``environment``: its folder. ``starts``: returns whether the test runner in it starts; called for
     unusual settings only, since old releases may not run on today's Python. ``pins``: releases that are
     used if the manifests admit them: the base commit's, or an earlier installation's of the same manifests.
-    ``are_resolved``: the pins include uv's resolution of these manifests, so they are compatible. All that
-    makes environments raises ToolMissingError; ToolFailedError if no registry answers, or uv makes no
-    environment.
+    ``are_resolved``: the pins include uv's resolution of these manifests, so they are compatible.
+    ``failed``: lines that failed in a similar environment, in the first setting; ``built``: what was built
+    for it.
+
+    All that makes environments raises ToolMissingError; ToolFailedError if no registry answers, or uv makes
+    no environment.
     """
 
     def __init__(
@@ -651,6 +680,8 @@ class _Making:
         pins: Sequence[str] = (),
         *,
         are_resolved: bool = False,
+        failed: Mapping[str, Failure] = NO_FAILURES,
+        built: Sequence[str] = (),
     ) -> None:
         self._context = context
         self._manifests = manifests
@@ -659,6 +690,8 @@ class _Making:
         self._starts = starts
         self._pins = _beside_lock(pins, manifests.sources) if pins else ()
         self._are_resolved = are_resolved
+        self._failed = failed
+        self._built = built
         self._folder = manifests.copy_to(scratch)
         self._numbers = count()
         #: uv's output of each setting's failed resolutions.
@@ -685,11 +718,11 @@ class _Making:
             if (installed := next(self._complete(candidates, first), None)) is not None:
                 return installed
         if first.until:
-            installed = self._part(first)
+            installed = self._part(first, self._failed)
             # A registry may give no dates, and releases of that day may not run on today's Python.
             if installed.level is not Level.METADATA and self._starts(self._made):
                 return installed
-        return self._part(replace(first, until=""))
+        return self._part(replace(first, until=""), NO_FAILURES if first.until else self._failed)
 
     def _complete(self, settings: Sequence[Setting], first: Setting) -> Iterator[Installed]:
         """Yield complete installations: from wheels, then each time a wheel that uv lacks was built."""
@@ -699,12 +732,20 @@ class _Making:
             while self._has_more(setting):
                 yield from self._whole(setting, is_first=False)
 
-    def _part(self, setting: Setting) -> Installed:
-        """Install what is available in one setting."""
+    def _part(self, setting: Setting, known: Mapping[str, Failure]) -> Installed:
+        """Install what is available in one setting. ``known``: lines that failed in a similar
+        environment."""
+        self._building.build_again(setting.python, setting.until, self._built)
         self._linked[setting] = self._links(setting)
-        installed = self._ladder(setting).run()
-        while self._has_more(setting):
-            installed = self._ladder(setting).run()
+        built = self._building.names(setting.python, setting.until)
+        while True:
+            ladder = self._ladder(setting)
+            ladder.plan = replace(ladder.plan, failed=known)
+            installed = ladder.run()
+            if not self._has_more(setting):
+                break
+            names = self._building.names(setting.python, setting.until)
+            known, built = ladder.failures(names - built), names
         failed = self._building.failed(setting.python, setting.until)
         return self._told(replace(installed, unbuilt=failed), setting)
 

@@ -11,8 +11,8 @@ uv downloads nothing but packages, and starts nothing in an environment.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -73,15 +73,33 @@ class InstallWay:
 
 
 @dataclass(frozen=True)
+class Failure:
+    """Why a line can't be installed. ``named``: the names in uv's whole reason, among other words."""
+
+    why: str
+    named: frozenset[str]
+
+    @classmethod
+    def of(cls, why: str) -> "Failure":
+        """Return a failure of which only the reason was kept."""
+        return cls(why, _names_in(why))
+
+
+#: No line is known to fail.
+NO_FAILURES: Mapping[str, Failure] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
 class InstallPlan:
     """What to try. ``everything``: ways to install everything, the first that succeeds counts; ``sources``:
     for step 2, called only there; ``runner``: the test runner that the tests need, declared or not.
 
-    ``beside``: packages that every environment had, so that no project declared them, and packages that
-    tests need according to other files than manifests; not reported if unavailable. ``missing``: returns
-    lines for modules that installed code imports and no installed release provides. ``refused``: what uv
-    must not read, and why: what it would lead to is missing. ``there``: returns what is installed by now,
-    as pins.
+    ``failed``: lines that failed in a similar environment (``InstallLadder.failures``): they are not tried
+    again. ``beside``: packages that every environment had, so that no project declared them, and packages
+    that tests need according to other files than manifests; not reported if unavailable. ``missing``:
+    returns lines for modules that installed code imports and no installed release provides. ``refused``:
+    what uv must not read, and why: what it would lead to is missing. ``there``: returns what is installed
+    by now, as pins.
     """
 
     everything: tuple[InstallWay, ...]
@@ -91,6 +109,7 @@ class InstallPlan:
     there: Callable[[], Sequence[str]] = tuple
     beside: tuple[str, ...] = ()
     missing: Callable[[], Sequence[str]] = tuple
+    failed: Mapping[str, Failure] = field(default_factory=dict)
 
 
 @dataclass
@@ -109,7 +128,7 @@ class InstallLadder:
     kept: tuple[str, ...] = ()
     tries: int = 0
     #: Lines that failed alone, by (line, pinned), and why: with more installed, they fail again.
-    failed: dict[tuple[str, bool], str] = field(default_factory=dict)
+    failed: dict[tuple[str, bool], Failure] = field(default_factory=dict)
     #: uv's output of the last command.
     output: str = ""
     #: The step that succeeded.
@@ -172,7 +191,7 @@ class InstallLadder:
             if source.for_tests and not self.kept:
                 self.kept = tuple(self.plan.there())
             why_by_line: dict[str, str] = {}
-            for line, why in self._lines(source.lines, source.pinned):
+            for line, why in self._of_source(source.lines, source.pinned):
                 if why is None:
                     (self.pins if source.pinned else self.had).append(line)
                 else:
@@ -199,13 +218,43 @@ class InstallLadder:
             is_there = name is not None and canonicalize_name(name[0]) in installed_names
             yield line, f"{_ELSEWHERE}{_ALSO}" if is_there else _ELSEWHERE
 
+    def failures(self, available: Collection[str]) -> dict[str, Failure]:
+        """Return the lines that failed, for ``InstallPlan.failed`` of an environment for which these
+        packages are available too: without lines whose reason names one of them."""
+        failed = {
+            **self.plan.failed,
+            **{line: failure for (line, _), failure in self.failed.items()},
+        }
+        return {
+            line: failure for line, failure in failed.items() if failure.named.isdisjoint(available)
+        }
+
+    def _of_source(self, lines: Sequence[str], pinned: bool) -> Iterator[tuple[str, str | None]]:
+        """Try the lines of a source. Of those that are known to fail, only another release is tried, if one
+        was installed instead of it."""
+        known = {line: self.plan.failed[line] for line in lines if line in self.plan.failed}
+        unknown = [line for line in lines if line not in known]
+        others = {_any_release(line) for line, it in known.items() if it.why.endswith(_ALSO)}
+        others.difference_update(unknown)
+        has_other: set[str] = set()
+        for line, why in self._lines([*unknown, *sorted(others)], pinned):
+            if line not in others:
+                yield line, why
+            elif why is None:
+                has_other.add(line)
+        for line, failure in known.items():
+            also = _ALSO if _any_release(line) in has_other else ""
+            failure = replace(failure, why=failure.why.removesuffix(_ALSO) + also)
+            self.failed[line, pinned] = failure
+            yield line, failure.why
+
     def _lines(self, lines: Sequence[str], pinned: bool) -> Iterator[tuple[str, str | None]]:
         """Try all lines at once; if that fails, parts of them in order, until a failing line is alone.
 
         If two lines exclude each other, the first one is installed.
         """
         known = ((line, self.failed.get((line, pinned))) for line in lines)
-        yield from ((line, why) for line, why in known if why is not None)
+        yield from ((line, failure.why) for line, failure in known if failure is not None)
         lines = [line for line in lines if (line, pinned) not in self.failed]
         if not lines:
             return
@@ -217,15 +266,13 @@ class InstallLadder:
             yield from ((line, None) for line in lines)
         elif len(lines) == 1:
             (line,) = lines
-            requirement = Requirement(line)
-            extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
-            any_release = (
-                f"{requirement.name}{extras}"
-                f"{f' ; {requirement.marker}' if requirement.marker else ''}"
-            )
-            has_other_release = self._try(any_release, pinned=pinned) is None
-            self.failed[line, pinned] = f"{why}{_ALSO}" if has_other_release else why
-            yield line, self.failed[line, pinned]
+            named = self._named()
+            if self._try(_any_release(line), pinned=pinned) is None:
+                why += _ALSO
+            else:
+                named |= self._named()
+            self.failed[line, pinned] = Failure(why, named)
+            yield line, why
         else:
             for part in self._parts(lines):
                 yield from self._lines(part, pinned)
@@ -233,15 +280,16 @@ class InstallLadder:
     def _parts(self, lines: Sequence[str]) -> Sequence[Sequence[str]]:
         """Split lines that failed together, in their order: before and after the last line that uv's reason
         names. If it names none of them, or more than half, return two halves."""
-        words = {
-            canonicalize_name(word) for word in _NAME.findall(self.output.partition(_ADVICE)[0])
-        }
+        words = self._named()
         names = enumerate(canonicalize_name(Requirement(line).name) for line in lines)
         named = [index for index, name in names if name in words]
         half = (len(lines) + 1) // 2
         if named and len(named) <= half:
             return lines[: named[-1]], lines[named[-1] : named[-1] + 1], lines[named[-1] + 1 :]
         return lines[:half], lines[half:]
+
+    def _named(self) -> frozenset[str]:
+        return _names_in(self.output.partition(_ADVICE)[0])
 
     def _try(self, *lines: str, pinned: bool = False, asked: bool = True) -> str | None:
         """Return why these lines can't be installed together with those installed before; None: they are.
@@ -270,6 +318,24 @@ class InstallLadder:
         if asked:
             gating.check_reachable("uv", result, names)
         return None if result.ok else reason(result.output)
+
+
+def _names_in(text: str) -> frozenset[str]:
+    """Return the canonical names in a text, with other words."""
+    return frozenset(map(canonicalize_name, _NAME.findall(text)))
+
+
+def _any_release(line: str) -> str:
+    """Return a line without its versions."""
+    requirement = Requirement(line)
+    extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+    marker = f" ; {requirement.marker}" if requirement.marker else ""
+    return f"{requirement.name}{extras}{marker}"
+
+
+def is_final(why: str) -> bool:
+    """Return whether a line with this reason was tried."""
+    return why != _NOT_TRIED
 
 
 def reason(output: str) -> str:

@@ -155,9 +155,13 @@ class Manifests:
         """Lines that commands of CI, tox, nox and the like install for tests, and that are in no source."""
         if self._only is not None:
             return ()
-        source_lines = {line for source in self.sources for line in source.lines}
         stated = stated_for_tests(self._repo, self.folder, self._stated)
-        return tuple(line for line in stated if line not in source_lines)
+        return tuple(line for line in stated if line not in self.lines)
+
+    @property
+    def lines(self) -> frozenset[str]:
+        """All lines of the sources."""
+        return frozenset(line for source in self.sources for line in source.lines)
 
     @cached_property
     def _stated(self) -> TestInstalls:

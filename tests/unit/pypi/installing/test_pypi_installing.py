@@ -15,6 +15,7 @@ from fallback_plugins.pypi.installing.install import (
     InstallLadder,
     InstallPlan,
     InstallWay,
+    is_final,
     reason,
 )
 from fallback_plugins.pypi.manifests.pyproject import of_extra
@@ -73,6 +74,64 @@ def test_a_named_line_is_found_at_once_and_not_tried_again_in_another_file() -> 
     assert [line for line, _ in installed.declined] == sorted(bad, key=NAMES.index) * 4
     # Of each: the lines before it, itself, another release, the lines after it.
     assert len(uv.runs) <= 4 * len(bad) + len(sources)
+
+
+@given(
+    bad=st.frozensets(st.sampled_from(NAMES), max_size=6),
+    known=st.frozensets(st.sampled_from(NAMES), max_size=6),
+    pinned=st.booleans(),
+)
+def test_a_line_that_is_known_to_fail_is_not_tried_and_named_as_before(
+    bad: frozenset[str], known: frozenset[str], pinned: bool
+) -> None:
+    lines = tuple(f"{name}==1" for name in NAMES)
+    failing = frozenset(f"{name}==1" for name in bad | known)
+    sources = [
+        Source("a.txt", lines[:30], pinned=pinned),
+        Source("b.txt", lines[10:], pinned=pinned),
+    ]
+    first = Registry(failing)
+    ladder = InstallLadder(InstallPlan((), lambda: sources), first.run, first.write)
+    before = ladder.run()
+    failures = ladder.failures(())
+    assert failures.keys() == failing
+    second = Registry(failing)
+    plan = InstallPlan(
+        (), lambda: sources, failed={f"{name}==1": failures[f"{name}==1"] for name in known}
+    )
+    again = InstallLadder(plan, second.run, second.write)
+    assert again.run() == before
+    assert second.installed == first.installed
+    assert again.failures(()).keys() == failing
+    tried = {line for text in second.files.values() for line in text.split("\n")}
+    assert tried.isdisjoint(f"{name}==1" for name in known)
+    assert len(second.runs) <= len(first.runs)
+
+
+def test_what_a_new_wheel_may_help_is_tried_again() -> None:
+    """A line that failed is known to fail, unless uv's reason names a package that is available now."""
+    uv = Registry(frozenset({"left==1", "right==1", "late==1"}), "Right_Pad has no usable wheels")
+    lines = ("left==1", "early==1", "right==1")
+    ladder = InstallLadder(InstallPlan((), lambda: [Source("r", lines)]), uv.run, uv.write)
+    ladder.run()
+    assert ladder.failures({"other"}).keys() == {"left==1", "right==1"}
+    assert ladder.failures({"right-pad"}).keys() == set()
+    assert ladder.failures({"left"}).keys() == {"right==1"}
+    # What was known before stays known, with the names of its reason.
+    plan = InstallPlan((), lambda: [Source("r", lines)], failed=ladder.failures(()))
+    further = InstallLadder(plan, uv.run, uv.write)
+    further.run()
+    assert further.failures({"right-pad"}).keys() == set()
+
+
+def test_what_was_not_tried_is_not_known_to_fail() -> None:
+    names = tuple(f"name-{number}==1" for number in range(400))
+    uv = Registry(frozenset(names))
+    ladder = InstallLadder(InstallPlan((), lambda: [Source("r", names)]), uv.run, uv.write)
+    declined = dict(ladder.run().declined)
+    tried = {line for line, why in declined.items() if is_final(why)}
+    assert ladder.failures(()).keys() == tried
+    assert 0 < len(tried) < len(names)
 
 
 class Contradicting(Registry):
