@@ -54,10 +54,13 @@ _BUN: Final = words_of("""
     --minimum-release-age --network-concurrency --omit --os --registry -F -c
 """)
 
-_BY_CLIENT: Final = {"npm": _NPM, "yarn": _YARN, "pnpm": _PNPM, "bun": _BUN}
+#: npx, whose removed options still take their value.
+_NPX: Final = _NPM | words_of("--node-arg --npm -n")
+
+_BY_CLIENT: Final = {"npx": _NPX, "npm": _NPM, "yarn": _YARN, "pnpm": _PNPM, "bun": _BUN}
 
 
 def takes_word(client: str, option: str) -> bool:
     """Return whether the next word is the option's value; for ``--package``, a package. ``client``: npm,
-    yarn, pnpm or bun."""
+    npx, yarn, pnpm or bun."""
     return option in _BY_CLIENT[client]

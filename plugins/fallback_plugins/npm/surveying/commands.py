@@ -409,14 +409,17 @@ def _command(path: str, program: str, words: list[str]) -> ClientCommand:
     plain: list[str] = []
     option_packages: list[str] = []
     client = _CLIENTS[program]
+    options_of = program if program == "npx" else client
+    verb = next((word for word in words[1:] if word in _FIRST_WORDS), "")
+    may_run = program in _RUNNERS or verb in _RUNS
     rest = iter(words[1:])
     before = ""
     is_after_option = False  # the first plain word
     for word in rest:
         option, separator, value = word.partition("=")
-        if option in _PACKAGE and (value or program in _RUNNERS or _RUNS & {*plain}):
+        if option in _PACKAGE and (value or may_run):
             option_packages.append(value or next(rest, ""))
-        elif takes_word(client, option) and not separator:
+        elif takes_word(options_of, option) and not separator:
             word = next(rest, "")
         elif not word.startswith("-"):
             # A flag may be followed by its value.

@@ -565,6 +565,8 @@ def test_a_project_whose_lock_is_ignored_is_fixed_with_its_lock(tmp_path: Path) 
         ("Dockerfile", "RUN npm i -g other@1.0.0\n", False),
         ("Makefile", "all:\n\tnpx --yes other@2 build\n", True),
         ("Makefile", "all:\n\tnpm exec --package=other@2 -- build other\n", True),
+        ("Makefile", "all:\n\tnpm --package other@2 exec build\n", True),
+        ("Makefile", "all:\n\tnpx --node-arg --inspect -n x other@2 build\n", True),
         ("run.sh", "yarn dlx other@2 leaf\n", True),
         ("run.sh", "yarn global add other@2\n", True),
         ("run.sh", "pnpm --silent dlx -p other@2 x\n", True),
