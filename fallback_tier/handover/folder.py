@@ -177,7 +177,10 @@ def pull_request_body(subject: Subject) -> str:
                     verdict.status, "not judged"
                 ),
             )
-            for verdict in result.verdicts
+            # What a long list cuts off at its end has passed.
+            for verdict in sorted(
+                result.verdicts, key=lambda verdict: verdict.status is GateStatus.PASSED
+            )
         ],
         failures=[
             (

@@ -222,6 +222,7 @@ def test_no_list_pushes_another_section_out() -> None:
     assert "merging this merges an untested change" in body
     assert "**not fixed**: `p`" in body
     assert "**something more was not fixed**" in body
+    assert "- not judged: `tests`, " in body
     assert re.search(r"^- and \d{3} more: `fallback-tier audit show fix-1`$", body, re.MULTILINE)
 
 
