@@ -23,7 +23,7 @@ from fallback_tier.cli import exit_codes
 from fallback_tier.cli.ending import explained
 from fallback_tier.cli.options import configuration
 from fallback_tier.cli.output import as_object
-from fallback_tier.errors import FallbackError, InputError, first_fault
+from fallback_tier.errors import InputError, first_fault
 from fallback_tier.files.inputs import DuplicateKeyError, check_keys, parse_json
 from fallback_tier.limits import MAX_ADVISORY_BYTES
 from fallback_tier.outcome import Applied, AttemptSummary, RecipeApplication
@@ -175,7 +175,7 @@ def answer(line: bytes, number: int, configured: Configuration) -> bytes:
         application = _attempted(_read_request(line, ServedRequest), configured)
         member = b'"application": ' + application.model_dump_json().encode()
     except Exception as error:  # noqa: BLE001 (a line's error is that line's answer)
-        known_error = error if isinstance(error, FallbackError) else explained(error)
+        known_error = explained(error)
         member = b'"error": ' + json.dumps(as_object(known_error)).encode()
     head = json.dumps({"id": identifier, "line": number})
     return head.removesuffix("}").encode() + b", " + member + b"}\n"

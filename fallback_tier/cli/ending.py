@@ -44,7 +44,7 @@ def ended(error: BaseException, *, as_json: bool, resumes: bool = False) -> int:
         return code
     if not isinstance(error, Exception):
         raise error
-    known_error = error if isinstance(error, FallbackError) else explained(error)
+    known_error = explained(error)
     _tell(known_error, as_json=as_json)
     if isinstance(known_error, AuditIntegrityError):
         return TRAIL_BROKEN
@@ -77,8 +77,10 @@ def _let_go_of_output() -> None:
 
 
 def explained(error: Exception) -> FallbackError:
-    """Return an unexpected error as a FallbackError: the system's, or a defect. Raises the defect itself if
-    ``TRACEBACK`` is set."""
+    """Return the error, an unexpected one as a FallbackError: the system's, or a defect. Raises the defect
+    itself if ``TRACEBACK`` is set."""
+    if isinstance(error, FallbackError):
+        return error
     is_the_systems = isinstance(error, OSError) or failure_of(error) is not None
     if not is_the_systems and os.environ.get(TRACEBACK):
         raise error

@@ -27,7 +27,6 @@ from fallback_tier.cli.options import as_given
 from fallback_tier.cli.output import as_object
 from fallback_tier.errors import (
     ConfigurationError,
-    FallbackError,
     ToolFailedError,
     ToolMissingError,
 )
@@ -183,7 +182,7 @@ def build_server(permissions: Permissions) -> "Server[Any]":
             if not is_error:
                 document = bounded(tool.answer({**document, "exit_code": code}))
         except Exception as error:  # noqa: BLE001 (a defect is reported in the same form)
-            known_error = error if isinstance(error, FallbackError) else explained(error)
+            known_error = explained(error)
             document, is_error = encodable({"error": as_object(known_error)}), True
         text = json.dumps(document, ensure_ascii=False)
         return CallToolResult(

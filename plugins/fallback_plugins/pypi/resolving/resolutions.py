@@ -88,6 +88,9 @@ from fallback_tier.repo import RepoContext
 #: of uv.
 MAX_WITHOUT_WHEEL = 10
 
+#: The most pinned packages that no registry has, for what the other pins bring in: each costs a run of uv.
+MAX_ABSENT = 10
+
 #: pip's option in a requirements file, and the options of uv that correspond to it or to ``[tool.uv]``.
 _PRE = re.compile(r"^[ \t]*--pre\b", re.MULTILINE)
 _CHOOSING = ("--prerelease=allow", "--resolution=lowest", "--resolution=lowest-direct")
@@ -479,7 +482,7 @@ class CommandResolution:
         """Return a resolution of the pins, with what they bring in as far as a registry has it."""
         lines = list(self.wanted.requirements)
         tree, unknown = self._flat(pins), list[Unresolved]()
-        for _ in range(MAX_WITHOUT_WHEEL):
+        for _ in range(MAX_ABSENT):
             over = tuple(f"{name}=={pins[name]}" for name in {name_of(line) for line in lines})
             try:
                 pinned = Wanted(tuple(lines), (), over)
