@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from fallback_plugins.npm.client import Client, Files, OverridePlace, WantedVersions
-from fallback_plugins.npm.locks.yarn_lock import Block, berry_refusal, bun_tree, is_berry
+from fallback_plugins.npm.clients.yarn_draft import Lookups
+from fallback_plugins.npm.locks.yarn_lock import berry_refusal, bun_tree, is_berry
 from fallback_plugins.npm.manifests.manifest import PNPM_LOCK, YARN_LOCK
 from fallback_plugins.npm.manifests.specs import admits, raised
 from fallback_plugins.shared.bumping import unsupported
@@ -94,16 +95,14 @@ def only_read(files: Files) -> RecipeError | None:
     return BunClient(str(files.lock)).refusal() if (files.lock or "").endswith("bun.lock") else None
 
 
-def client_for(
-    lock: str | None, clients: ClientRunner, wished: dict[tuple[str, str, str], Block] | None = None
-) -> Client:
-    """Return the client for a lock's path; without a lock, npm. ``wished``: yarn's blocks of versions that
-    were wanted before."""
+def client_for(lock: str | None, clients: ClientRunner, lookups: Lookups | None = None) -> Client:
+    """Return the client for a lock's path; without a lock, npm. ``lookups``: what a registry
+    answered yarn before."""
     name = PurePosixPath(lock).name if lock else ""
     if name == YARN_LOCK:
         from fallback_plugins.npm.clients.yarn import YarnClient
 
-        return YarnClient(clients, wished={} if wished is None else wished)
+        return YarnClient(clients, lookups=Lookups() if lookups is None else lookups)
     if name == PNPM_LOCK:
         from fallback_plugins.npm.clients.pnpm import PnpmClient
 

@@ -4,7 +4,6 @@ Yarn 1 has no lock-only mode. Its installer lets every step be replaced (``exper
 resolves and writes the lock, and nothing is fetched, linked or built.
 """
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,29 +13,26 @@ from typing import Any
 from fallback_plugins.npm.client import Files, OverridePlace, WantedVersions
 from fallback_plugins.npm.clients.provision import ClientStore, PinnedClient, unresolved
 from fallback_plugins.npm.clients.scratch import check_addresses, check_paths, scratch_project
+from fallback_plugins.npm.clients.yarn_draft import Draft, Lookups, Release, asked_by, plain_range
 from fallback_plugins.npm.locks.yarn_lock import (
     Block,
     YarnLock,
     parse_yarn_lock,
-    real_name,
     resolution_target,
     split_pattern,
     yarn_tree,
 )
 from fallback_plugins.npm.manifests.manifest import (
-    ECOSYSTEM,
     LATER_YARN,
     SECTIONS,
     entries,
     parse_manifest,
     texts_of,
 )
-from fallback_plugins.npm.manifests.specs import admits, is_tag
 from fallback_plugins.shared.bumping import unsupported
 from fallback_plugins.shared.jsontext import set_value
 from fallback_plugins.shared.tree import DependencyTree
-from fallback_tier.advisory import sort_key
-from fallback_tier.advisory.versions import is_orderable
+from fallback_tier.errors import RecipeError
 from fallback_tier.execution import ClientRunner
 
 YARN = PinnedClient(
@@ -78,74 +74,6 @@ _CACHE, _MODULES = ".cache", ".modules"
 Manifest = Mapping[str, Any]
 
 
-class Draft:
-    """A lock before yarn reads it: which block answers each pattern.
-
-    Yarn keeps every pattern that its lock answers, and queries the registry for the highest version of any
-    other. So a draft decides the version of a pattern that it answers; yarn raises any other.
-    """
-
-    def __init__(self, lock: YarnLock) -> None:
-        self._lock = lock
-        self._answers: dict[str, Block] = dict(lock.by_pattern)
-
-    @property
-    def text(self) -> str:
-        """Return the draft as a lock that yarn reads."""
-        groups: dict[int, tuple[Block, list[str]]] = {}
-        for pattern, block in self._answers.items():
-            groups.setdefault(id(block), (block, []))[1].append(pattern)
-        blocks = [block.answering(patterns) for block, patterns in groups.values()]
-        return self._lock.with_blocks(blocks).text
-
-    def grant(self, name: str, version: str, block: Block, new: Iterable[str]) -> None:
-        """Let a block answer the patterns of that version, and ``new`` ones, if the ranges admit it."""
-        answered = {
-            pattern
-            for pattern, old in self._answers.items()
-            if (old.name, old.version) == (name, version)
-        }
-        unanswered = {p for p in new if p not in self._answers and real_name(p) == name}
-        for pattern in answered | unanswered:
-            if is_tag(plain_range(pattern)) or admits(plain_range(pattern), block.version):
-                self._answers[pattern] = block
-
-    def held(self, name: str, version: str) -> Block | None:
-        """Return the block of exactly this version, or None."""
-        return next((b for b in self._of(name) if b.version == version and b.resolved), None)
-
-    def forget(self, packages: Iterable[str]) -> None:
-        """Remove the answers for these packages if a range was required, so that yarn looks them up."""
-        names = set(packages)
-        for pattern, block in list(self._answers.items()):
-            if block.name in names and admits(plain_range(pattern), block.version):
-                del self._answers[pattern]
-
-    def settle(self, patterns: Iterable[str], *, but: Iterable[str] = ()) -> None:
-        """Answer new patterns by a locked version, if one serves; yarn would take the highest published
-        one. ``but``: packages that yarn looks up."""
-        passed = set(but)
-        for pattern in patterns:
-            name = real_name(pattern)
-            if pattern in self._answers or name in passed:
-                continue
-            serving = [b for b in self._of(name) if admits(plain_range(pattern), b.version)]
-            if serving:
-                highest = max(serving, key=lambda block: sort_key(ECOSYSTEM, block.version))
-                self._answers[pattern] = highest
-
-    def _of(self, name: str) -> Iterator[Block]:
-        """Return the blocks of a package from a registry, each once."""
-        seen = {id(block): block for block in self._answers.values() if block.name == name}
-        return (block for block in seen.values() if is_orderable(ECOSYSTEM, block.version))
-
-
-def plain_range(pattern: str) -> str:
-    """Return the version range of a pattern, also of an alias."""
-    spec = split_pattern(pattern)[1]
-    return split_pattern(spec.removeprefix("npm:"))[1] if spec.startswith("npm:") else spec
-
-
 def asked(manifest: Manifest) -> Iterator[str]:
     """Yield the patterns that a manifest requires (peers are not installed) or substitutes for others."""
     for section in SECTIONS:
@@ -153,12 +81,6 @@ def asked(manifest: Manifest) -> Iterator[str]:
             yield f"{name}@{spec}"
     for key, spec in entries(manifest.get("resolutions")):
         yield f"{resolution_target(key)}@{spec}"
-
-
-def asked_by(block: Block) -> Iterator[str]:
-    """Yield the patterns that a locked package requires."""
-    for name, spec in {**block.dependencies, **block.optional}.items():
-        yield f"{name}@{spec}"
 
 
 def unseen_asks(lock: YarnLock, manifests: Iterable[Manifest]) -> tuple[str, ...]:
@@ -205,9 +127,8 @@ class YarnClient:
 
     clients: ClientRunner
     store: ClientStore | None = field(default=None)
-    #: Blocks of wanted versions that a lock did not hold, by a digest of that lock (line ends are its own),
-    #: package and version.
-    wished: dict[tuple[str, str, str], Block] = field(default_factory=dict, compare=False)
+    #: What the registry answered in earlier runs of one plan.
+    lookups: Lookups = field(default_factory=Lookups, compare=False)
     name: str = field(default="yarn", init=False)
 
     def tree(self, files: Files) -> DependencyTree:
@@ -256,37 +177,55 @@ class YarnClient:
         for (package, version), block in wanted.items():
             draft.grant(package, version, block, new)
         draft.settle(new, but=packages)
-        new_lock = self._run(files, {**texts, _LOCK: draft.text})
-        return files.with_lock(lock.following(new_lock).text)
+        return files.with_lock(lock.following(self._looked_up(files, texts, draft, new)).text)
 
     def _as_wanted(
         self, files: Files, lock: YarnLock, draft: Draft, wanted_versions: WantedVersions
     ) -> dict[tuple[str, str], Block]:
-        """Return the block of each wanted version; a separate run of yarn finds those not in the lock."""
-        lock_digest = hashlib.sha256(lock.text.encode("utf-8", "surrogatepass")).hexdigest()
+        """Return the block of each wanted version; a separate run of yarn finds those that neither the lock
+        holds nor an earlier run found."""
+        releases = {copy: Release(copy[0], version) for copy, version in wanted_versions.items()}
+        blocks = {
+            release: draft.held(*release) or self.lookups.block(lock, release)
+            for release in releases.values()
+        }
         missing = {
-            (package, version): f"w{number}@npm:{package}@{version}"
-            for number, (package, version) in enumerate(
-                dict.fromkeys(
-                    (package, version) for (package, _), version in wanted_versions.items()
-                )
-            )
-            if draft.held(package, version) is None
-            and (lock_digest, package, version) not in self.wished
+            release: f"w{number}@npm:{release.package}@{release.version}"
+            for number, release in enumerate(blocks)
+            if blocks[release] is None
         }
         if missing:
+            self.lookups.check(missing)
             asks = dict(split_pattern(pattern) for pattern in missing.values())
             manifest = {"name": "wishes", "private": True, "dependencies": asks}
-            resolved = self._run(files, {_MANIFEST: json.dumps(manifest), _LOCK: lock.text})
-            self.wished.update(
-                ((lock_digest, *release), resolved.by_pattern[ask])
-                for release, ask in missing.items()
-            )
-        return {
-            (package, current): draft.held(package, version)
-            or self.wished[lock_digest, package, version]
-            for (package, current), version in wanted_versions.items()
-        }
+            texts = {_MANIFEST: json.dumps(manifest)}
+            try:
+                # What a release requires is not known yet: it may be any pattern.
+                resolved = self._looked_up(files, texts, Draft(lock), self.lookups.patterns)
+            except RecipeError as error:
+                self.lookups.refuse(missing, error)
+                raise
+            for release, ask in missing.items():
+                blocks[release] = resolved.by_pattern[ask]
+                self.lookups.keep(lock, release, resolved.by_pattern[ask])
+        found = {release: block for release, block in blocks.items() if block is not None}
+        return {copy: found[release] for copy, release in releases.items()}
+
+    def _looked_up(
+        self, files: Files, texts: Mapping[str, str], draft: Draft, asks: Iterable[str]
+    ) -> YarnLock:
+        """Return the lock that yarn makes of a project and a draft. What the registry answered in earlier
+        runs is not looked up again, unless the manifest changes what a range means."""
+        root = parse_manifest(_MANIFEST, texts[_MANIFEST])
+        if root.get(_RESOLUTIONS) or root.get("flat"):
+            return self._run(files, {**texts, _LOCK: draft.lock.text})
+        manifests = (parse_manifest(path, text) for path, text in files.manifests.items())
+        members = [str(manifest.get("name")) for manifest in manifests]
+        draft.recall(asks, self.lookups, but=members)
+        given = draft.lock
+        written = self._run(files, {**texts, _LOCK: given.text})
+        self.lookups.note(given, written)
+        return written
 
     def _run(self, files: Files, texts: Mapping[str, str]) -> YarnLock:
         """Return the lock that yarn makes of a project, in a folder that is deleted afterwards."""

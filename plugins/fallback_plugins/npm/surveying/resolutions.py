@@ -19,10 +19,10 @@ from fallback_plugins.npm.client import Client, Files
 from fallback_plugins.npm.clients.by_lock import client_for, only_read
 from fallback_plugins.npm.clients.npm_run import peer_options
 from fallback_plugins.npm.clients.scopes import Scopes
+from fallback_plugins.npm.clients.yarn_draft import Lookups
 from fallback_plugins.npm.locks.entries import lock_entries, unlisted_bundles
 from fallback_plugins.npm.locks.lockfile import parse_lock
 from fallback_plugins.npm.locks.pnpm_lock import parse_pnpm_lock
-from fallback_plugins.npm.locks.yarn_lock import Block
 from fallback_plugins.npm.manifests.manifest import (
     ECOSYSTEM,
     MANIFEST,
@@ -128,9 +128,9 @@ class CommandResolution:
     def running(self) -> Client:
         """Return the client, to query the registries that it may query, once per package. Raises
         ToolError."""
-        key = "yarn's wishes", self._path, self.repo.settings.offline
-        wished = self.repo.once(key, dict[tuple[str, str, str], Block])
-        return client_for(self.lock, self.scopes.over(self.clients), wished)
+        key = "yarn's lookups", self._path, self.repo.settings.offline
+        lookups = self.repo.once(key, Lookups)
+        return client_for(self.lock, self.scopes.over(self.clients), lookups)
 
     @cached_property
     def unanswered(self) -> tuple["Unanswered", ...]:

@@ -74,6 +74,9 @@ def yarn(yarn_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         .npm("mid", "1.0.0", {"leaf": "^1.0.0", "extra": "~1.0.0"})
         .npm("strict", "1.0.0", {"leaf": "1.0.0"})
         .npm("@s/p", "1.0.0", {"leaf": "~1.0.0"})
+        .npm("top", "1.0.0", {"deep": "^1.0.0"})
+        .npm("deep", "1.0.0")
+        .npm("deep", "1.1.0", {"extra": "^1.5.0", "mid": "^1.0.0"})
     )
     with loopback(universe, tmp_path_factory.mktemp("yarn")) as (clients, registry):
         store = ClientStore(clients, yarn_folder)
@@ -105,6 +108,24 @@ def locked(yarn: Yarn) -> Files:
     return yarn.client.resolve(files, {("leaf", "1.3.0"): "1.0.0", ("extra", "1.9.0"): "1.0.0"})
 
 
+@dataclass
+class Runs:
+    """Runs of yarn, by the manifest that each got."""
+
+    manifests: list[str]
+
+    @classmethod
+    def counted(cls, monkeypatch: pytest.MonkeyPatch) -> "Runs":
+        runs, own = cls([]), YarnClient._run
+
+        def run(client: YarnClient, files: Files, texts: Mapping[str, str]) -> YarnLock:
+            runs.manifests.append(texts["package.json"])
+            return own(client, files, texts)
+
+        monkeypatch.setattr(YarnClient, "_run", run)
+        return runs
+
+
 def test_a_wish_is_granted_by_range_and_only_its_lines_change(
     yarn: Yarn, locked: Files, tmp_path: Path
 ) -> None:
@@ -123,23 +144,85 @@ def test_yarn_is_asked_once_for_a_version_that_no_lock_holds(
     yarn: Yarn, locked: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which block answers it is the registry's word, whatever the lock: the second run has it already."""
-    runs: list[Mapping[str, str]] = []
-    own = YarnClient._run
-
-    def counted(client: YarnClient, files: Files, texts: Mapping[str, str]) -> YarnLock:
-        runs.append(texts)
-        return own(client, files, texts)
-
-    monkeypatch.setattr(YarnClient, "_run", counted)
-    fresh = YarnClient(yarn.clients, yarn.client.store)
+    runs, fresh = Runs.counted(monkeypatch), YarnClient(yarn.clients, yarn.client.store)
     first = fresh.resolve(locked, {("leaf", "1.0.0"): "1.1.0"})
-    assert len(runs) == 2
+    assert len(runs.manifests) == 2
     assert fresh.resolve(locked, {("leaf", "1.0.0"): "1.1.0"}) == first
-    assert len(runs) == 3
+    assert len(runs.manifests) == 3
     more = {("leaf", "1.0.0"): "1.1.0", ("extra", "1.0.0"): "1.9.0"}
     assert versions(yarn, fresh.resolve(locked, more), "leaf") == ["1.0.0", "1.1.0"]
-    assert len(runs) == 5
-    assert "leaf@1.1.0" not in runs[3]["package.json"]
+    assert len(runs.manifests) == 5
+    assert "leaf@1.1.0" not in runs.manifests[3]
+
+
+def with_top(yarn: Yarn, locked: Files, **sections: object) -> Files:
+    dependencies = {"mid": "^1.0.0", "strict": "^1.0.0", "@s/p": "^1.0.0", "top": "^1.0.0"}
+    return yarn.project({**ROOT, "dependencies": dependencies, **sections}, locked.lock_text)
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_what_one_trial_looked_up_is_known_in_the_next(
+    yarn: Yarn, locked: Files, tmp_path: Path, line_end: str
+) -> None:
+    """The lock is the same as that of a client that has to query all of it."""
+    files = with_top(yarn, locked)
+    files = files.with_lock(files.lock_text.replace("\n", line_end))
+    wanted = {("leaf", "1.0.0"): "1.1.0"}
+    client, other = (YarnClient(yarn.clients, yarn.client.store) for _ in range(2))
+    client.resolve(files)
+    yarn.registry.requests.clear()
+    after = client.resolve(files, wanted)
+    assert not [
+        path for path in yarn.registry.paths() if path.endswith(("/top", "/deep", "/extra"))
+    ]
+    yarn.registry.requests.clear()
+    assert other.resolve(files, wanted) == after
+    assert [path for path in yarn.registry.paths() if path.endswith("/deep")]
+    assert versions(yarn, after, "extra") == ["1.0.0", "1.9.0"]
+    if line_end == "\n":
+        assert yarn.installs(after, tmp_path) == after.lock_text
+
+
+def test_nothing_is_known_where_the_manifest_changes_what_a_range_means(
+    yarn: Yarn, locked: Files
+) -> None:
+    client = YarnClient(yarn.clients, yarn.client.store)
+    forced = client.resolve(with_top(yarn, locked, resolutions={"deep": "1.0.0"}))
+    assert versions(yarn, forced, "deep") == ["1.0.0"]
+    plain = client.resolve(with_top(yarn, locked))
+    assert versions(yarn, plain, "deep") == ["1.1.0"]
+    assert client.resolve(with_top(yarn, locked, resolutions={"deep": "1.0.0"})) == forced
+
+
+def test_a_release_that_a_trial_brought_in_is_no_wish_to_look_up(
+    yarn: Yarn, locked: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = YarnClient(yarn.clients, yarn.client.store)
+    old = client.resolve(with_top(yarn, locked), {})
+    old = client.resolve(old, {("deep", "1.1.0"): "1.0.0"})
+    assert versions(yarn, old, "deep") == ["1.0.0"]
+    runs = Runs.counted(monkeypatch)
+    after = client.resolve(old, {("deep", "1.0.0"): "1.1.0"})
+    assert len(runs.manifests) == 1
+    assert after == YarnClient(yarn.clients, yarn.client.store).resolve(
+        old, {("deep", "1.0.0"): "1.1.0"}
+    )
+
+
+def test_a_release_that_does_not_exist_is_looked_up_once(
+    yarn: Yarn, locked: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, runs = YarnClient(yarn.clients, yarn.client.store), Runs.counted(monkeypatch)
+    errors = []
+    for wanted in (
+        {("leaf", "1.0.0"): "1.7.7"},
+        {("leaf", "1.0.0"): "1.7.7", ("extra", "1.0.0"): "1.9.0"},
+    ):
+        with pytest.raises(RecipeError, match=r"leaf 1\.7\.7") as refused:
+            client.resolve(locked, wanted)
+        errors.append(refused.value)
+    assert errors[0] is errors[1]
+    assert len(runs.manifests) == 1
 
 
 def test_a_new_dependency_is_answered_from_the_lock_where_it_can_be(

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fallback_audit.vocabulary import RefusalReason
-from fallback_plugins.npm.clients.yarn import Draft, unseen_asks
+from fallback_plugins.npm.clients.yarn import unseen_asks
+from fallback_plugins.npm.clients.yarn_draft import Draft
 from fallback_plugins.npm.locks.yarn_lock import YarnLock, parse_yarn_lock
 from fallback_tier.errors import RecipeError
 from tests.kinds import OfKind
@@ -160,7 +161,7 @@ def test_a_wish_is_granted_to_the_ranges_that_admit_it() -> None:
     wanted = parse_yarn_lock(lock(block("a@1.2.0", "1.2.0"))).blocks[0]
     draft = Draft(read)
     draft.grant("a", "1.0.3", wanted, ["a@^1.1.0", "a@^2.0.0"])
-    answers = parse_yarn_lock(draft.text).by_pattern
+    answers = parse_yarn_lock(draft.lock.text).by_pattern
     assert {p: b.version for p, b in answers.items()} == {
         "a@^1.0.0": "1.2.0",
         "a@^1.1.0": "1.2.0",
@@ -172,7 +173,7 @@ def test_a_wish_is_granted_to_the_ranges_that_admit_it() -> None:
 def test_a_new_range_is_answered_from_the_lock_before_yarn_takes_the_highest() -> None:
     draft = Draft(parse_yarn_lock(lock(block("a@^1.0.0", "1.0.3"), block("a@^1.1.0", "1.4.0"))))
     draft.settle(["a@^1.2.0", "a@^2.0.0", "a@latest"])
-    answers = parse_yarn_lock(draft.text).by_pattern
+    answers = parse_yarn_lock(draft.lock.text).by_pattern
     assert answers["a@^1.2.0"].version == "1.4.0"
     assert not {"a@^2.0.0", "a@latest"} & set(answers)
 
@@ -183,7 +184,7 @@ def test_what_is_to_be_looked_up_is_in_no_draft() -> None:
     )
     draft = Draft(parse_yarn_lock(lock(block("a@^1.0.0", "1.0.3"), git)))
     draft.forget(["a", "g"])
-    assert [one.name for one in parse_yarn_lock(draft.text).blocks] == ["g"]
+    assert [one.name for one in parse_yarn_lock(draft.lock.text).blocks] == ["g"]
 
 
 def test_only_what_hangs_on_nobody_known_is_stood_in_for() -> None:
