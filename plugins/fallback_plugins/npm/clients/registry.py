@@ -1,7 +1,7 @@
 """A registry's answers about packages, by ``npm view``; each query is sent once."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
@@ -26,6 +26,15 @@ _T = TypeVar("_T")
 
 #: Seconds for one query. The largest packages' documents have tens of megabytes.
 VIEW_TIMEOUT_S = 60.0
+
+#: Most packages of one query, which asks about one after another: as many as answer within the time of one.
+MAX_PACKAGES_OF_A_VIEW = 25
+
+#: Every version: with it, npm answers with each version's own fields, not with those of the latest.
+_EVERY = ">=0.0.0"
+
+#: Folder of a query's workspaces.
+_WORKSPACES = "p"
 
 #: Two fields that every version has come first: if the first version had only one field of these, npm would
 #: print only that field of every version.
@@ -70,11 +79,29 @@ class NpmRegistry:
     _answers: dict[tuple[str, ...], Any] = field(default_factory=dict, init=False)
     _failed: dict[tuple[str, ...], RecipeError] = field(default_factory=dict, init=False)
     _bundled: dict[tuple[str, str], tuple[Bundled, ...]] = field(default_factory=dict, init=False)
+    #: Whether npm answers about several packages at once.
+    _together: bool = field(default=True, init=False)
 
     def releases(self, package: str) -> tuple[Release, ...]:
         """Return each published version but pre-releases, lowest first. Raises RecipeError, ToolError."""
-        # The range makes npm answer with every version's own fields, not with those of the latest.
-        return self._kept(_releases, package, f"{package}@>=0.0.0", *_FIELDS)
+        return self._kept(_releases, package, *_question(package))
+
+    def look_up(self, packages: Iterable[str]) -> None:
+        """Query the releases of several packages with few runs of npm, for ``releases`` to return. What is
+        not answered is left to a query of its own. Raises ToolError."""
+        unknown = [
+            package
+            for package in dict.fromkeys(packages)
+            if is_package_name(package)
+            and package != "error"  # npm's key of what failed
+            and _question(package) not in self._answers
+            and _question(package) not in self._failed
+        ]
+        for start in range(0, len(unknown), MAX_PACKAGES_OF_A_VIEW):
+            some = unknown[start : start + MAX_PACKAGES_OF_A_VIEW]
+            answers = self._view_several(some) if self._together and len(some) > 1 else {}
+            for package, answer in answers.items():
+                self._answers[_question(package)] = _releases(answer)
 
     def tags(self, package: str) -> Mapping[str, str]:
         """Return the version that each dist-tag names now. Raises RecipeError, ToolError."""
@@ -129,6 +156,31 @@ class NpmRegistry:
                 raise
         return cast(_T, self._answers[words])
 
+    def _view_several(self, packages: Sequence[str]) -> dict[str, Any]:
+        """Return npm's answers by package: each is the name of a workspace. Raises ToolError."""
+        manifests = {
+            f"{_WORKSPACES}/{number}/{MANIFEST}": json.dumps({"name": package})
+            for number, package in enumerate(packages)
+        }
+        root = json.dumps({"private": True, "workspaces": [f"{_WORKSPACES}/*"]})
+        command = ["view", f".@{_EVERY}", *_FIELDS, "--workspaces", "--json", "--loglevel=silent"]
+        with scratch_project({MANIFEST: root, **manifests}) as folder:
+            result = self.clients.run("npm", command, cwd=folder, timeout_s=VIEW_TIMEOUT_S)
+        try:
+            document = json.loads(result.output)
+        except ValueError:
+            document = {}
+        # npm from version 10 on has the range in its keys.
+        keys = {package: (f"{package}@{_EVERY}", package) for package in packages}
+        answers = {
+            package: document[key]
+            for package, either in keys.items()
+            for key in either
+            if isinstance(document, dict) and key in document
+        }
+        self._together = bool(answers)  # an old npm answers nothing if one package is missing
+        return answers
+
     def _view(self, package: str, *words: str) -> Any:
         """Return the answer of ``npm view``. Raises RecipeError, ToolError."""
         if not is_package_name(package):
@@ -146,6 +198,11 @@ class NpmRegistry:
             summary = _summary(answer) or own_words(result.output)
             raise unreadable(f"npm could not list the versions of {package}", summary, package)
         return answer
+
+
+def _question(package: str) -> tuple[str, ...]:
+    """Return the words of the query of a package's releases."""
+    return (f"{package}@{_EVERY}", *_FIELDS)
 
 
 def _document(answer: Any) -> dict[str, Any]:

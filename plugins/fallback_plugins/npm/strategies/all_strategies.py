@@ -340,9 +340,13 @@ class RefreshOrBump(NpmStep):
     def _learned(self, tree: DependencyTree, wanted_versions: WantedVersions) -> bool:
         """Return whether the registry has better versions than these, which the targets then prefer."""
         learned = False
-        for (name, _), wanted_version in wanted_versions.items():
-            if any(node.version == wanted_version for node in tree.of(name)):
-                continue  # it is installed already
+        new = [
+            (name, wanted_version)
+            for (name, _), wanted_version in wanted_versions.items()
+            if all(node.version != wanted_version for node in tree.of(name))
+        ]
+        self.targets.look_up(name for name, _ in new)
+        for name, wanted_version in new:
             better = self.targets.checked(name, wanted_version)
             if better is not None and better != wanted_version:
                 self.targets.prefer(name, wanted_version, better)

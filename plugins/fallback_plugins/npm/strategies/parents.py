@@ -111,9 +111,23 @@ class ParentWalk:
             above = self.failed.get(bundler.name, bundler.version)
             clean = Bundles(self.targets).clean(node, bundler, above)
             return self._solve(bundler, clean, (node.name, bundler.name))
-        safe = self.targets.published(node.name, node.version)
-        named_versions = self.targets.named(node.name, node.version)
-        return self._solve(node, safe or named_versions, (node.name,))
+        return self._solve(node, self._safe(node), (node.name,))
+
+    def look_up(self, nodes: Sequence[Node]) -> None:
+        """Query the registry at once about what ``changes`` of each copy needs first."""
+        single = [node for node in nodes if not node.bundled]
+        self.targets.look_up(node.name for node in single)
+        self.targets.look_up(
+            dependent.name
+            for node in single
+            for dependent, _ in self._blocking(self._asks(node), self._safe(node))
+            if not self.tree.is_root(dependent)
+        )
+
+    def _safe(self, node: Node) -> tuple[str, ...]:
+        """Return the versions that may replace an affected copy, best first."""
+        published = self.targets.published(node.name, node.version)
+        return published or self.targets.named(node.name, node.version)
 
     def along(self, moves: WantedVersions, *, may_declare: bool = False) -> Changes:
         """Return what has to move with ``moves``, as it requires a moved package as its peer: each to the
@@ -209,25 +223,37 @@ class ParentWalk:
         )
 
     def _solve(self, node: Node, ok: tuple[str, ...], dependency_path: tuple[str, ...]) -> Changes:
-        dependents = self.targets.dependents(self.tree, node.key)
-        asks = [(dependent, ask) for dependent, ask in dependents if not ask.peer]
-        # npm installs a peer that nothing else requires.
-        asks = asks or [pair for pair in dependents if not self.tree.is_root(pair[0])]
+        asks = self._asks(node)
         if not asks:
             raise no_fix(node)
         for version in ok:
             if all(admits(ask.spec, version) for _, ask in asks):
                 return Changes(wanted_versions={(node.name, node.version): version})
-        changes, blocking = Changes(), list[RecipeError]()
-        for dependent, ask in asks:
-            if not any(admits(ask.spec, version) for version in ok):
-                try:
-                    changes.add(self._free(node, dependent, ask, ok, dependency_path))
-                except RecipeError as error:
-                    blocking.append(error)
+        changes, blocking, excluding = Changes(), list[RecipeError](), self._blocking(asks, ok)
+        self.targets.look_up(
+            dependent.name for dependent, _ in excluding if not self.tree.is_root(dependent)
+        )
+        for dependent, ask in excluding:
+            try:
+                changes.add(self._free(node, dependent, ask, ok, dependency_path))
+            except RecipeError as error:
+                blocking.append(error)
         if blocking and not changes.versions:
             raise blocking[0]
         return changes
+
+    def _asks(self, node: Node) -> list[tuple[Node, DependencyEdge]]:
+        """Return what requires a copy: its peers' dependents only if there are no others, as npm installs a
+        peer that nothing else requires."""
+        dependents = self.targets.dependents(self.tree, node.key)
+        asks = [(dependent, ask) for dependent, ask in dependents if not ask.peer]
+        return asks or [pair for pair in dependents if not self.tree.is_root(pair[0])]
+
+    def _blocking(
+        self, asks: Iterable[tuple[Node, DependencyEdge]], ok: tuple[str, ...]
+    ) -> list[tuple[Node, DependencyEdge]]:
+        """Return those that admit none of these versions."""
+        return [pair for pair in asks if not any(admits(pair[1].spec, it) for it in ok)]
 
     def _free(
         self,
@@ -373,7 +399,9 @@ class ParentBump(NpmStep):
     ) -> dict[str, Changes]:
         walk = ParentWalk(at.tree, self.targets, failed)
         wanted = {name: Changes() for name in packages}
-        for node in self.affected(at, *packages):
+        nodes = self.affected(at, *packages)
+        walk.look_up(nodes)
+        for node in nodes:
             wanted[node.name].add(walk.changes(node))
         for changes in wanted.values():
             changes.add(walk.along(changes.moves(at.tree)))

@@ -88,6 +88,13 @@ class Targets:
             self._note(f"The registry was not asked about {package}: {error.problem}")
             return ()
 
+    def look_up(self, packages: Iterable[str]) -> None:
+        """Query the registry about several packages at once, if it may be queried: ``releases`` needs them
+        next."""
+        if self.registry is not None:
+            with suppress(ToolError):  # the query about each of them notes it
+                self.registry.look_up(packages)
+
     def admits(self, package: str, spec: str, version: str) -> bool:
         """Return whether a spec admits a version (``specs.admits``). A dist-tag admits versions up to the
         one that it names now, if that is safe."""
@@ -110,6 +117,11 @@ class Targets:
         """Return ``DependencyTree.dependents``, with the ranges that the lock doesn't record (pnpm's) from
         the registry: those of a published release never change. They stay empty if the registry may not or
         can't be queried."""
+        self.look_up(
+            dependent.name
+            for dependent, ask in tree.dependents(key)
+            if not (ask.spec or tree.is_root(dependent))
+        )
         return tuple(
             (
                 dependent,

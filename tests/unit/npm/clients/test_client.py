@@ -1,6 +1,7 @@
 """npm as the ladder's client: locks keep their shape, wishes are granted exactly, nothing else runs."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from fallback_audit.vocabulary import RefusalReason
 from fallback_plugins.npm.client import Files
 from fallback_plugins.npm.clients.npm_client import NpmClient
-from fallback_plugins.npm.clients.registry import NpmRegistry
+from fallback_plugins.npm.clients.registry import MAX_PACKAGES_OF_A_VIEW, NpmRegistry
 from fallback_tier.errors import RecipeError
 from tests.registry import Universe
 from tests.unit.npm.world import World, at, bad, manifest, project, world
@@ -142,3 +143,81 @@ def test_an_answer_that_is_not_a_document_has_no_tags_and_dates(output: str) -> 
     registry = NpmRegistry(FakeClients(lambda *_: (0, output)))
     assert registry.tags("leaf") == {}
     assert registry.published_at("leaf", "1.0.0") is None
+
+
+def releases_of(registry: NpmRegistry, *packages: str) -> list[list[str]]:
+    return [[release.version for release in registry.releases(name)] for name in packages]
+
+
+def test_several_packages_are_looked_up_by_one_run_of_npm(tmp_path: Path) -> None:
+    """The answers are those about each alone."""
+    universe = leaves().npm("@s/p", "1.0.0", {"leaf": "^2.0.0"}).npm("@s/p", "2.0.0-rc.1")
+    universe.npm("plug", "1.0.0", peerDependencies={"leaf": "1"}, deprecated="gone")
+    packages = ["leaf", "mid", "@s/p", "plug"]
+    with world(universe, tmp_path) as here:
+        registry, alone = NpmRegistry(here.clients), NpmRegistry(here.clients)
+        registry.look_up([*packages, "leaf"])
+        answers = [registry.releases(name) for name in packages]
+        assert here.verbs() == ["view"]
+        assert answers == [alone.releases(name) for name in packages]
+        assert len(here.verbs()) == 5
+        registry.look_up(packages)
+        assert len(here.verbs()) == 5
+
+
+def test_a_package_that_the_registry_lacks_is_asked_about_alone(tmp_path: Path) -> None:
+    with world(leaves(), tmp_path) as here:
+        registry = NpmRegistry(here.clients)
+        registry.look_up(["leaf", "absent", "mid", "../mid", "error"])
+        with pytest.raises(RecipeError, match="absent"):
+            registry.releases("absent")
+        assert releases_of(registry, "mid", "leaf") == [
+            ["1.0.0"],
+            ["1.0.0", "1.1.0", "1.2.0", "1.3.0", "2.0.0"],
+        ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "calls"),
+    [
+        ('{"a@>=0.0.0": "1.0.0", "b@>=0.0.0": ["1.0.0", "2.0.0"]}', 1),
+        ('{"a": "1.0.0", "b": ["1.0.0", "2.0.0"]}', 1),
+        ('{"a@>=0.0.0": "1.0.0", "error": {"b": {"code": "E404"}}}', 2),
+        ('{"error": {"code": "E404"}}', 3),
+        ('error: host.test was not asked\n{"a": "1.0.0", "b": "1.0.0"}', 3),
+        ("[]", 3),
+        ("", 3),
+    ],
+)
+def test_what_one_run_does_not_answer_is_left_to_single_queries(answer: str, calls: int) -> None:
+    def act(_tool: str, words: Sequence[str], _cwd: Path) -> tuple[int, str]:
+        single = {"a@>=0.0.0": '"1.0.0"', "b@>=0.0.0": '["1.0.0", "2.0.0"]'}
+        return (0, single[words[1]]) if words[1] in single else (1, answer)
+
+    clients = FakeClients(act)
+    registry = NpmRegistry(clients)
+    registry.look_up(["a", "b"])
+    assert releases_of(registry, "a", "b") == [["1.0.0"], ["1.0.0", "2.0.0"]]
+    assert len(clients.calls) == calls
+
+
+def test_no_run_about_several_follows_one_that_answered_nothing() -> None:
+    clients = FakeClients(lambda *_: (1, ""))
+    registry = NpmRegistry(clients)
+    for packages in (["a", "b"], ["c", "d"]):
+        registry.look_up(packages)
+    assert len(clients.calls) == 1
+
+
+def test_many_packages_are_looked_up_by_some_runs() -> None:
+    asked: list[int] = []
+
+    def act(_tool: str, _words: Sequence[str], cwd: Path) -> tuple[int, str]:
+        names = [json.loads(path.read_text()).get("name") for path in cwd.glob("p/*/package.json")]
+        asked.append(len(names))
+        return 0, json.dumps(dict.fromkeys(names, "1.0.0"))
+
+    NpmRegistry(FakeClients(act)).look_up(
+        f"a{number}" for number in range(MAX_PACKAGES_OF_A_VIEW + 2)
+    )
+    assert asked == [MAX_PACKAGES_OF_A_VIEW, 2]

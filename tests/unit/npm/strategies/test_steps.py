@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 
 from fallback_audit.vocabulary import BlockerKind, LadderStep, ProofLevel, RefusalReason
+from fallback_plugins.npm.clients.registry import NpmRegistry
+from fallback_plugins.npm.strategies.targets import Targets
+from fallback_plugins.shared.tree import DependencyEdge, DependencyTree, Node
 from fallback_tier.advisory import bundle
 from fallback_tier.errors import RecipeError
 from fallback_tier.outcome import NotApplicable, RecipeResult, Selected
@@ -626,3 +629,38 @@ def test_a_models_choice_is_checked(tmp_path: Path, version: str, kind: str) -> 
     files = project({"leaf": "^1.0.0"}, {"leaf": at("1.0.0")})
     with world(leaves(), tmp_path) as here, pytest.raises(RecipeError, check=OfKind(kind)):
         here.plugin.apply(here.plugin.bump("leaf", version), LEAF, here.repo(files))
+
+
+def questions(calls: list[tuple[str, ...]]) -> list[str]:
+    return [call[2] for call in calls if call[1] == "view"]
+
+
+def test_the_parents_that_hold_a_copy_back_are_looked_up_together(tmp_path: Path) -> None:
+    universe, names = leaves(), ["one", "two", "three"]
+    installed = {"leaf": at("1.0.0")}
+    for name in names:
+        universe.npm(name, "1.0.0", {"leaf": "~1.0.0"}).npm(name, "1.1.0", {"leaf": "^1.2.0"})
+        installed[name] = at("1.0.0", leaf="~1.0.0")
+    files = project(dict.fromkeys(names, "^1.0.0"), installed)
+    with world(universe, tmp_path) as here:
+        result = here.fix(bad("leaf", ("0", "1.2.0")), files)
+        asked = questions(here.clients.calls)
+    assert versions(result) == {"leaf": "1.2.0", **dict.fromkeys(names, "1.1.0")}
+    assert asked.count(".@>=0.0.0") == 1
+    assert not {f"{name}@>=0.0.0" for name in names}.intersection(asked)
+
+
+def test_releases_whose_ranges_the_lock_lacks_are_looked_up_together(tmp_path: Path) -> None:
+    """pnpm's lock has none."""
+    edges = {name: DependencyEdge("leaf", "", "leaf") for name in ("one", "two", "three")}
+    nodes = {name: Node(name, name, "1.0.0", (edge,)) for name, edge in edges.items()}
+    nodes["leaf"] = Node("leaf", "leaf", "1.0.0")
+    root = Node("package.json", "app", "1.0.0", (DependencyEdge("leaf", "", "leaf"),))
+    universe = leaves()
+    for number, name in enumerate(edges):
+        universe.npm(name, "1.0.0", {"leaf": f"^1.{number}.0"})
+    with world(universe, tmp_path) as here:
+        targets = Targets(LEAF, NpmRegistry(here.clients))
+        found = targets.dependents(DependencyTree("pnpm-lock.yaml", nodes, (root,)), "leaf")
+        assert questions(here.clients.calls) == [".@>=0.0.0"]
+    assert [ask.spec for _, ask in found] == ["", "^1.0.0", "^1.1.0", "^1.2.0"]
