@@ -217,14 +217,15 @@ class YarnClient:
         """Return the lock that yarn makes of a project and a draft. What the registry answered in earlier
         runs is not looked up again, unless the manifest changes what a range means."""
         root = parse_manifest(_MANIFEST, texts[_MANIFEST])
-        if root.get(_RESOLUTIONS) or root.get("flat"):
+        if root.get("flat"):  # one version of each package, whatever the ranges
             return self._run(files, {**texts, _LOCK: draft.lock.text})
         manifests = (parse_manifest(path, text) for path, text in files.manifests.items())
         members = [str(manifest.get("name")) for manifest in manifests]
-        draft.recall(asks, self.lookups, but=members)
+        replaced = [resolution_target(key) for key, _ in entries(root.get(_RESOLUTIONS))]
+        draft.recall(asks, self.lookups, but=(*members, *replaced))
         given = draft.lock
         written = self._run(files, {**texts, _LOCK: given.text})
-        self.lookups.note(given, written)
+        self.lookups.note(given, written, but=replaced)
         return written
 
     def _run(self, files: Files, texts: Mapping[str, str]) -> YarnLock:

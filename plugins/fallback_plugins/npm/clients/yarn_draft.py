@@ -49,14 +49,15 @@ class Lookups:
         """Return the version that the registry has for a pattern, or None if it is unknown."""
         return self._versions.get(pattern)
 
-    def note(self, given: YarnLock, written: YarnLock) -> None:
+    def note(self, given: YarnLock, written: YarnLock, *, but: Iterable[str] = ()) -> None:
         """Keep what yarn looked up: the patterns of ``written`` that ``given``, which yarn read, does not
-        answer. The manifest of that run must not change what a range means (``resolutions``, ``flat``)."""
+        answer. ``but``: packages for which the manifest has resolutions."""
+        passed = set(but)
         for block in written.blocks:
             new = [pattern for pattern in block.patterns if pattern not in given.by_pattern]
             if not block.resolved or len(self._versions) + len(new) > MAX_LOOKUPS:
                 continue
-            if any(foreign(plain_range(pattern)) for pattern in block.patterns):
+            if any(foreign(plain_range(it)) or _names(it) & passed for it in block.patterns):
                 continue
             ranges = (pattern for pattern in new if _is_range(pattern, block.version))
             self._versions.update(dict.fromkeys(ranges, block.version))
@@ -102,15 +103,15 @@ class Draft:
         for pattern, block in self._answers.items():
             groups.setdefault(id(block), (block, []))[1].append(pattern)
         blocks = [block.answering(patterns) for block, patterns in groups.values()]
-        if (
-            self._has_recalled
-        ):  # yarn leaves a lock that it need not change in the order that it has
+        # Yarn leaves a lock that it need not change in the order that it has.
+        if self._has_recalled:
             blocks.sort(key=lambda block: min(block.patterns))
         return self._lock.with_blocks(blocks)
 
     def recall(self, asks: Iterable[str], lookups: Lookups, *, but: Iterable[str] = ()) -> None:
         """Answer what yarn would look up by what the registry answered before: ``asks``, and what the
-        blocks require. ``but``: packages that are left to yarn, such as the project's own members."""
+        blocks require. ``but``: packages that are left to yarn: the project's own, and those for which
+        the manifest has resolutions."""
         blocks = [*{id(block): block for block in self._answers.values()}.values()]
         releases = {
             Release(block.name, block.version): block
@@ -121,10 +122,10 @@ class Draft:
         waiting = [*asks, *(ask for block in blocks for ask in asked_by(block))]
         while waiting:
             pattern = waiting.pop()
-            name, version = real_name(pattern), lookups.version(pattern)
-            if version is None or pattern in self._answers or name in passed:
+            version = lookups.version(pattern)
+            if version is None or pattern in self._answers or _names(pattern) & passed:
                 continue
-            release = Release(name, version)
+            release = Release(real_name(pattern), version)
             block = releases.get(release) or lookups.block(self._lock, release)
             if block is not None:
                 releases[release] = self._answers[pattern] = block
@@ -185,9 +186,14 @@ def asked_by(block: Block) -> Iterator[str]:
         yield f"{name}@{spec}"
 
 
+def _names(pattern: str) -> set[str]:
+    """Return the name of a pattern's package, and its alias if it has one."""
+    return {real_name(pattern), split_pattern(pattern)[0]}
+
+
 def _is_alias(pattern: str) -> bool:
     """Return whether a pattern gives a package another name; yarn keeps its block apart."""
-    return real_name(pattern) != split_pattern(pattern)[0]
+    return len(_names(pattern)) > 1
 
 
 def _is_range(pattern: str, version: str) -> bool:

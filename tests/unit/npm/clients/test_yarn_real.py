@@ -183,15 +183,34 @@ def test_what_one_trial_looked_up_is_known_in_the_next(
         assert yarn.installs(after, tmp_path) == after.lock_text
 
 
-def test_nothing_is_known_where_the_manifest_changes_what_a_range_means(
-    yarn: Yarn, locked: Files
-) -> None:
+def test_what_resolutions_answer_is_known_to_no_other_trial(yarn: Yarn, locked: Files) -> None:
     client = YarnClient(yarn.clients, yarn.client.store)
-    forced = client.resolve(with_top(yarn, locked, resolutions={"deep": "1.0.0"}))
+    forced = client.resolve(with_top(yarn, locked, resolutions={"**/top/**/deep": "1.0.0"}))
     assert versions(yarn, forced, "deep") == ["1.0.0"]
     plain = client.resolve(with_top(yarn, locked))
     assert versions(yarn, plain, "deep") == ["1.1.0"]
-    assert client.resolve(with_top(yarn, locked, resolutions={"deep": "1.0.0"})) == forced
+    assert client.resolve(with_top(yarn, locked, resolutions={"**/top/**/deep": "1.0.0"})) == forced
+
+
+def test_what_no_resolution_is_about_is_known_beside_one(yarn: Yarn, locked: Files) -> None:
+    client, other = (YarnClient(yarn.clients, yarn.client.store) for _ in range(2))
+    client.resolve(with_top(yarn, locked))
+    files = with_top(yarn, locked, resolutions={"**/top/**/deep": "1.1.0"})
+    yarn.registry.requests.clear()
+    after = client.resolve(files)
+    asked = {path.rpartition("/")[2] for path in yarn.registry.paths()}
+    assert "deep" in asked
+    assert "top" not in asked
+    assert other.resolve(files) == after
+
+
+def test_one_version_of_each_package_is_known_to_no_other_trial(yarn: Yarn, locked: Files) -> None:
+    client = YarnClient(yarn.clients, yarn.client.store)
+    flat = {**ROOT, "dependencies": {"extra": "^1.0.0"}}
+    client.resolve(yarn.project({**flat, "flat": True}))
+    assert client.lookups.patterns == ()
+    client.resolve(yarn.project(flat))
+    assert client.lookups.patterns == ("extra@^1.0.0",)
 
 
 def test_a_release_that_a_trial_brought_in_is_no_wish_to_look_up(
