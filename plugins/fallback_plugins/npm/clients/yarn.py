@@ -18,6 +18,7 @@ from fallback_plugins.npm.locks.yarn_lock import (
     Block,
     YarnLock,
     parse_yarn_lock,
+    real_name,
     resolution_target,
     split_pattern,
     yarn_tree,
@@ -177,7 +178,8 @@ class YarnClient:
         for (package, version), block in wanted.items():
             draft.grant(package, version, block, new)
         draft.settle(new, but=packages)
-        return files.with_lock(lock.following(self._looked_up(files, texts, draft, new)).text)
+        written = self._looked_up(files, texts, draft, required, new)
+        return files.with_lock(lock.following(written).text)
 
     def _as_wanted(
         self, files: Files, lock: YarnLock, draft: Draft, wanted_versions: WantedVersions
@@ -196,35 +198,60 @@ class YarnClient:
         }
         if missing:
             self.lookups.check(missing)
-            asks = dict(split_pattern(pattern) for pattern in missing.values())
-            manifest = {"name": "wishes", "private": True, "dependencies": asks}
-            texts = {_MANIFEST: json.dumps(manifest)}
-            try:
-                # What a release requires is not known yet: it may be any pattern.
-                resolved = self._looked_up(files, texts, Draft(lock), self.lookups.patterns)
-            except RecipeError as error:
-                self.lookups.refuse(missing, error)
-                raise
+            resolved = self._wished(files, lock, tuple(missing.values()))
             for release, ask in missing.items():
                 blocks[release] = resolved.by_pattern[ask]
                 self.lookups.keep(lock, release, resolved.by_pattern[ask])
         found = {release: block for release, block in blocks.items() if block is not None}
         return {copy: found[release] for copy, release in releases.items()}
 
+    def _wished(self, files: Files, lock: YarnLock, wishes: Sequence[str]) -> YarnLock:
+        """Return a lock with blocks of these patterns. If the registry lacks what one of them requires,
+        look up the rest, so that no other trial does: the project itself is refused then."""
+        asks = dict(map(split_pattern, wishes))
+        manifest = {"name": "wishes", "private": True, "dependencies": asks}
+        texts = {_MANIFEST: json.dumps(manifest)}
+
+        def looked_up() -> YarnLock:
+            draft = Draft(lock)
+            draft.fill_in(self.lookups.absent)
+            # What a release requires is not known yet: it may be any pattern.
+            return self._looked_up(files, texts, draft, wishes, self.lookups.patterns)
+
+        known = self.lookups.absent
+        try:
+            return looked_up()
+        except RecipeError:
+            wished = {Release(real_name(wish), plain_range(wish)) for wish in wishes}
+            if self.lookups.absent == known or wished.intersection(self.lookups.absent):
+                raise
+            return looked_up()
+
     def _looked_up(
-        self, files: Files, texts: Mapping[str, str], draft: Draft, asks: Iterable[str]
+        self,
+        files: Files,
+        texts: Mapping[str, str],
+        draft: Draft,
+        required: Iterable[str],
+        more: Iterable[str] = (),
     ) -> YarnLock:
         """Return the lock that yarn makes of a project and a draft. What the registry answered in earlier
-        runs is not looked up again, unless the manifest changes what a range means."""
+        runs, about what is ``required``, what that leads to or ``more`` patterns, is not looked up again,
+        unless the manifest changes what a range means."""
         root = parse_manifest(_MANIFEST, texts[_MANIFEST])
         if root.get("flat"):  # one version of each package, whatever the ranges
             return self._run(files, {**texts, _LOCK: draft.lock.text})
         manifests = (parse_manifest(path, text) for path, text in files.manifests.items())
         members = [str(manifest.get("name")) for manifest in manifests]
         replaced = [resolution_target(key) for key, _ in entries(root.get(_RESOLUTIONS))]
-        draft.recall(asks, self.lookups, but=(*members, *replaced))
+        draft.recall((*required, *more), self.lookups, but=(*members, *replaced))
+        draft.check(required, self.lookups, but=(*members, *replaced))
         given = draft.lock
-        written = self._run(files, {**texts, _LOCK: given.text})
+        try:
+            written = self._run(files, {**texts, _LOCK: given.text})
+        except RecipeError as error:
+            self.lookups.refuse(error)
+            raise
         self.lookups.note(given, written, but=replaced)
         return written
 

@@ -1,5 +1,6 @@
 """yarn.lock before a run of yarn: which block answers each pattern, and what a registry answered before."""
 
+import json
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -14,6 +15,9 @@ from fallback_tier.errors import RecipeError
 #: Most patterns whose answers ``Lookups`` keeps. A large project's lock has some thousand, and the trials
 #: of one plan share most of theirs.
 MAX_LOOKUPS = 20_000
+
+#: Address of what no registry has: nothing is fetched from it.
+_NOWHERE = "https://absent.invalid/"
 
 
 class Release(NamedTuple):
@@ -70,18 +74,22 @@ class Lookups:
         """Keep the block of a release."""
         self._blocks[_line_end(lock), release] = block
 
-    def refuse(self, releases: Iterable[Release], error: RecipeError) -> None:
-        """Keep the error of a run if it says that the registry lacks one of these releases."""
+    def refuse(self, error: RecipeError) -> None:
+        """Keep the error of a run that found that the registry lacks a release."""
         for blocker in error.blockers:
-            release = Release(blocker.package, blocker.constraint)
-            if blocker.kind is BlockerKind.NOT_PUBLISHED and release in releases:
-                self._absent[release] = error
+            if blocker.kind is BlockerKind.NOT_PUBLISHED and blocker.constraint:
+                self._absent[Release(blocker.package, blocker.constraint)] = error
 
     def check(self, releases: Iterable[Release]) -> None:
         """Raise the RecipeError of the first of these releases that the registry lacks."""
         for release in releases:
             if release in self._absent:
                 raise self._absent[release].with_traceback(None)
+
+    @property
+    def absent(self) -> tuple[Release, ...]:
+        """Return the single releases that the registry lacks."""
+        return tuple(it for it in self._absent if is_orderable(ECOSYSTEM, it.version))
 
 
 class Draft:
@@ -131,6 +139,31 @@ class Draft:
                 releases[release] = self._answers[pattern] = block
                 self._has_recalled = True
                 waiting.extend(asked_by(block))
+
+    def check(self, required: Iterable[str], lookups: Lookups, *, but: Iterable[str] = ()) -> None:
+        """Raise RecipeError if yarn would have to look up what the registry lacks: something that
+        ``required`` patterns lead to, and that this draft does not answer. ``but`` as in ``recall``."""
+        passed, reached, waiting = set(but), set[str](), [*required]
+        while waiting:
+            pattern = waiting.pop()
+            if pattern in reached or _names(pattern) & passed:
+                continue
+            reached.add(pattern)
+            if pattern in self._answers:
+                waiting.extend(asked_by(self._answers[pattern]))
+            else:
+                lookups.check([Release(real_name(pattern), plain_range(pattern))])
+
+    def fill_in(self, releases: Iterable[Release]) -> None:
+        """Answer the exact patterns of releases that the registry lacks, so that yarn finds out about what
+        requires them. Such a draft serves to look something up; no lock is made of it."""
+        for release in releases:
+            pattern = f"{release.package}@{release.version}"
+            text = (
+                f'{json.dumps(pattern)}:\n  version "{release.version}"\n  resolved "{_NOWHERE}"\n'
+            )
+            fields = {"version": release.version, "resolved": _NOWHERE}
+            self._answers.setdefault(pattern, Block((pattern,), fields, {}, {}, text))
 
     def grant(self, name: str, version: str, block: Block, new: Iterable[str]) -> None:
         """Let a block answer the patterns of that version, and ``new`` ones, if the ranges admit it."""

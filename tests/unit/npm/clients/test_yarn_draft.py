@@ -121,11 +121,49 @@ def test_a_release_that_the_registry_lacks_is_refused_again() -> None:
         (BlockerKind.NOT_PUBLISHED, "f", "1.2.4"),
     ):
         blocker = Blocker(kind=kind, package=name, constraint=version)
-        lookups.refuse(wanted, refused_for(blocker))
+        lookups.refuse(refused_for(blocker))
     lookups.check([absent])
+    lookups.check(wanted)
     error = refused_for(Blocker(kind=BlockerKind.NOT_PUBLISHED, package="d", constraint="1.2.0"))
-    lookups.refuse(wanted, error)
+    lookups.refuse(error)
     lookups.check(wanted[1:])
     with pytest.raises(RecipeError) as refused:
         lookups.check(wanted)
     assert refused.value is error
+
+
+GONE = refused_for(Blocker(kind=BlockerKind.NOT_PUBLISHED, package="c", constraint="^3.0.0"))
+
+
+@pytest.mark.parametrize(
+    ("start", "required", "but", "refused"),
+    [
+        (WRITTEN, "b@^2.0.0", "", False),
+        (read(B), "b@^2.0.0", "", True),
+        (read(B), "c@^3.0.0", "", True),
+        (read(B), "z@^1", "", False),
+        (read(B), "b@^2.0.0", "b", False),
+        (read(B), "b@^2.0.0", "c", False),
+    ],
+    ids=["answered", "required by a block", "required itself", "elsewhere", "replaced", "left"],
+)
+def test_what_leads_to_a_lacking_release_is_refused(
+    start: YarnLock, required: str, but: str, refused: bool
+) -> None:
+    lookups = Lookups()
+    lookups.refuse(GONE)
+    draft = Draft(start)
+    if refused:
+        with pytest.raises(RecipeError) as caught:
+            draft.check([required], lookups, but=[but])
+        assert caught.value is GONE
+    else:
+        draft.check([required], lookups, but=[but])
+
+
+def test_only_what_is_not_locked_is_filled_in() -> None:
+    draft = Draft(read(block("c@3.0.0", "3.0.0")))
+    draft.fill_in([Release("c", "3.0.0"), Release("@s/e", "1.2.4")])
+    locked, filled = parse_yarn_lock(draft.lock.text).blocks
+    assert "registry.test" in locked.resolved
+    assert (filled.patterns, filled.version) == (("@s/e@1.2.4",), "1.2.4")

@@ -76,6 +76,10 @@ def yarn(yarn_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         .npm("@s/p", "1.0.0", {"leaf": "~1.0.0"})
         .npm("top", "1.0.0", {"deep": "^1.0.0"})
         .npm("deep", "1.0.0")
+        .npm("gone", "2.0.0")
+        .npm("holder", "1.0.0")
+        .npm("holder", "2.0.0", {"gone": "1.0.0", "top": "^1.0.0"})
+        .npm("holder", "2.0.1", {"gone": "1.0.0", "top": "^1.0.0"})
         .npm("deep", "1.1.0", {"extra": "^1.5.0", "mid": "^1.0.0"})
     )
     with loopback(universe, tmp_path_factory.mktemp("yarn")) as (clients, registry):
@@ -242,6 +246,39 @@ def test_a_release_that_does_not_exist_is_looked_up_once(
         errors.append(refused.value)
     assert errors[0] is errors[1]
     assert len(runs.manifests) == 1
+
+
+def test_a_release_that_requires_what_does_not_exist_is_refused_without_another_run(
+    yarn: Yarn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = {**ROOT, "dependencies": {"holder": ">=1.0.0"}}
+    text = """# yarn lockfile v1
+
+
+holder@>=1.0.0:
+  version "1.0.0"
+  resolved "{url}holder/-/holder-1.0.0.tgz#{zeros}"
+"""
+    files = yarn.project(root, text.format(url=yarn.registry.npm_url, zeros="0" * 40))
+    client, runs = YarnClient(yarn.clients, yarn.client.store), Runs.counted(monkeypatch)
+    counts = []
+    for version in ("2.0.0", "2.0.1", "2.0.0"):
+        yarn.registry.requests.clear()
+        with pytest.raises(RecipeError, match=r"the registry has no gone 1\.0\.0"):
+            client.resolve(files, {("holder", "1.0.0"): version})
+        counts.append(len(runs.manifests))
+        runs.manifests.clear()
+    # It fails, and is looked up but for that; the second is looked up; nothing.
+    assert counts == [2, 1, 0]
+    assert yarn.registry.requests == []
+    gone = text.replace("holder@>=1.0.0", "gone@1.0.0").replace("holder", "gone")
+    locked = files.with_lock(files.lock_text + gone.partition("\n\n\n")[2].format(url="", zeros=""))
+    wanted = {("holder", "1.0.0"): "2.0.0"}
+    after = client.resolve(locked, wanted)
+    assert versions(yarn, after, "holder") == ["2.0.0"]
+    assert versions(yarn, after, "gone") == ["1.0.0"]
+    assert YarnClient(yarn.clients, yarn.client.store).resolve(locked, wanted) == after
+    assert "absent.invalid" not in after.lock_text
 
 
 def test_a_new_dependency_is_answered_from_the_lock_where_it_can_be(
