@@ -215,8 +215,8 @@ class YarnClient:
         def looked_up() -> YarnLock:
             draft = Draft(lock)
             draft.fill_in(self.lookups.absent)
-            # What a release requires is not known yet: it may be any pattern.
-            return self._looked_up(files, texts, draft, wishes, self.lookups.patterns)
+            before = [*self.lookups.asked_by(map(real_name, wishes))]
+            return self._looked_up(files, texts, draft, wishes, before)
 
         known = self.lookups.absent
         try:

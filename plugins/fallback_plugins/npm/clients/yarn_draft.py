@@ -49,6 +49,13 @@ class Lookups:
         """Return the patterns whose versions are known."""
         return tuple(self._versions)
 
+    def asked_by(self, packages: Iterable[str]) -> Iterator[str]:
+        """Yield what known releases of these packages require: another one requires much of that, too."""
+        names = set(packages)
+        for (_, release), block in self._blocks.items():
+            if release.package in names:
+                yield from asked_by(block)
+
     def version(self, pattern: str) -> str | None:
         """Return the version that the registry has for a pattern, or None if it is unknown."""
         return self._versions.get(pattern)
@@ -238,4 +245,5 @@ def _is_range(pattern: str, version: str) -> bool:
 
 def _line_end(lock: YarnLock) -> str:
     """Return the line end that yarn finds in a lock, and writes: that of the first line."""
-    return "\r\n" if lock.text.partition("\n")[0].endswith("\r") else "\n"
+    start = lock.prologue or "".join(block.text for block in lock.blocks[:1])
+    return "\r\n" if start.partition("\n")[0].endswith("\r") else "\n"

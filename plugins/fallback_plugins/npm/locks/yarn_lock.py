@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from fallback_audit.vocabulary import BlockerKind
@@ -37,6 +37,9 @@ _PAIR = re.compile(rf'(?P<key>{_KEY}) (?P<value>{_QUOTED}|[^\s",]+)')
 _BARE = re.compile(r'(?!true|false)[a-zA-Z][^:\s\\",\[\]]*')
 
 _DEPENDENCIES, _OPTIONAL = "dependencies", "optionalDependencies"
+
+#: Most parsed blocks that are kept: those of two large locks. The locks of a plan's trials share most.
+MAX_PARSED = 8192
 
 
 @dataclass(frozen=True)
@@ -272,7 +275,14 @@ def _block(number: int, lines: list[str], gap: str) -> Block:
         raise _unreadable(
             f"has a line that names no package: {keys[:80]!r} (block {number})", kind="no_package"
         )
-    patterns = tuple(_plain(key) for key in re.findall(_KEY, keys[:-1]))
+    block = _parsed_block("".join(lines))
+    return block if block.gap == gap else replace(block, gap=gap)
+
+
+@lru_cache(maxsize=MAX_PARSED)
+def _parsed_block(text: str) -> Block:
+    lines = text.splitlines(keepends=True)
+    patterns = tuple(_plain(key) for key in re.findall(_KEY, lines[0].rstrip("\r\n")[:-1]))
     sections: dict[str, dict[str, str]] = {"": {}, _DEPENDENCIES: {}, _OPTIONAL: {}}
     section = ""
     for line in lines[1:]:
@@ -292,20 +302,22 @@ def _block(number: int, lines: list[str], gap: str) -> Block:
         sections[section][_plain(pair["key"])] = _plain(pair["value"])
     if "version" not in sections[""]:
         raise _unreadable(f"gives no version for {patterns[0]}", kind="no_version")
-    return Block(
-        patterns, sections[""], sections[_DEPENDENCIES], sections[_OPTIONAL], "".join(lines), gap
-    )
+    return Block(patterns, sections[""], sections[_DEPENDENCIES], sections[_OPTIONAL], text)
 
 
 def _place(result: list[Block], predecessor: Block | None) -> int:
     """Return the index after the block that yarn has before it; 0 if there is none."""
     patterns = set(predecessor.patterns) if predecessor else set()
-    return next((at + 1 for at, block in enumerate(result) if patterns & set(block.patterns)), 0)
+    return next(
+        (at + 1 for at, block in enumerate(result) if not patterns.isdisjoint(block.patterns)), 0
+    )
 
 
 def _plain(text: str) -> str:
     if not text.startswith('"'):
         return text
+    if "\\" not in text and text.isprintable():
+        return text[1:-1]
     try:
         return str(json.loads(text))
     except ValueError as error:

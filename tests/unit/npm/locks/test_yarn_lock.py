@@ -208,3 +208,18 @@ def test_a_circle_that_nobody_asks_for_is_kept_too() -> None:
         lock(block("a@^1", "1.0.0", asks='b "^1"'), block("b@^1", "1.0.0", asks='a "^1"'))
     )
     assert unseen_asks(read, [{}]) == ("a@^1",)
+
+
+def test_equal_blocks_of_several_locks_are_parsed_once() -> None:
+    one = parse_yarn_lock(lock(block("a@^1.0.0", "1.0.3"), block("b@^1.0.0", "1.0.0")))
+    two = parse_yarn_lock(lock(block("a@^1.0.0", "1.0.3"), block("c@^1.0.0", "1.0.0")))
+    assert one.blocks[0] is two.blocks[0]
+    last = parse_yarn_lock(lock(block("a@^1.0.0", "1.0.3")) + "\n\n# end\n").blocks[0]
+    assert (last.text, last.gap) == (one.blocks[0].text, "\n\n# end\n")
+
+
+def test_a_string_with_an_escape_is_read_as_yarn_writes_it() -> None:
+    read = parse_yarn_lock(lock(block('"a@>=1 \\"x\\""', "1.0.3", name="a")))
+    assert read.blocks[0].patterns == ('a@>=1 "x"',)
+    with pytest.raises(RecipeError, match="string that can't be read"):
+        parse_yarn_lock(lock(block('"a@>=1\t2"', "1.0.3", name="a")))
