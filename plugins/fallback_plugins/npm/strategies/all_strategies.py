@@ -356,6 +356,7 @@ class RefreshOrBump(NpmStep):
 
 def _check_published(targets: Targets, wanted_versions: WantedVersions) -> None:
     """Raise RecipeError if the registry has neither a wanted version nor a later one."""
+    targets.look_up(name for name, _ in wanted_versions)
     for (name, _), version in wanted_versions.items():
         if targets.checked(name, version) is None:
             raise RecipeError(

@@ -4,6 +4,7 @@ moves along because it requires a moved package as its peer."""
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from fallback_audit.vocabulary import LadderStep
 from fallback_plugins.npm.client import Client, Files, WantedVersions
@@ -280,21 +281,21 @@ class ParentWalk:
         """Yield the versions of a dependent that don't require the affected copy, lowest first, deprecated
         ones last. ``peer``: the copy is the dependent's peer."""
         above = self.failed.get(dependent.name, dependent.version)
+
+        @cache  # many releases have the same range
+        def lets_go(spec: str | None) -> bool:
+            return spec is None or any(admits(spec, version) for version in ok)
+
         fitting = [
             release
             for release in self.targets.releases(dependent.name)
             if compare_versions(ECOSYSTEM, release.version, above) > 0
             and not is_prerelease(ECOSYSTEM, release.version)
             and self.targets.is_safe(dependent.name, release.version)
-            and _lets_go(release, name, ok, peer=peer)
+            and lets_go(release.asks.get(name) or (release.peers.get(name) if peer else None))
         ]
         for deprecated in (False, True):
             yield from (r.version for r in fitting if r.deprecated is deprecated)
-
-
-def _lets_go(release: Release, name: str, ok: tuple[str, ...], *, peer: bool) -> bool:
-    spec = release.asks.get(name) or (release.peers.get(name) if peer else None)
-    return spec is None or any(admits(spec, version) for version in ok)
 
 
 def why_moved(
