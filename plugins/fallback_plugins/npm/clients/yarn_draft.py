@@ -72,9 +72,8 @@ class Lookups:
                 continue
             ranges = (pattern for pattern in new if _is_range(pattern, block.version))
             self._versions.update(dict.fromkeys(ranges, block.version))
-            if len(new) == len(
-                block.patterns
-            ):  # otherwise it is the lock's block, not the registry's
+            # Otherwise it is the lock's block, not the registry's.
+            if len(new) == len(block.patterns):
                 self.keep(given, Release(block.name, block.version), block)
 
     def keep(self, lock: YarnLock, release: Release, block: Block) -> None:
