@@ -44,11 +44,6 @@ class Lookups:
         """Return the block of a release as yarn writes it to this lock, or None if it is unknown."""
         return self._blocks.get((_line_end(lock), release))
 
-    @property
-    def patterns(self) -> tuple[str, ...]:
-        """Return the patterns whose versions are known."""
-        return tuple(self._versions)
-
     def asked_by(self, packages: Iterable[str]) -> Iterator[str]:
         """Yield what known releases of these packages require: another one requires much of that, too."""
         names = set(packages)

@@ -80,7 +80,7 @@ def test_a_locked_block_of_the_same_release_is_shared_as_yarn_does() -> None:
 def test_no_other_pattern_is_known(written: str) -> None:
     lookups = noted(written=read(written))
     (pattern,) = read(written).by_pattern
-    assert lookups.patterns == ()
+    assert lookups.version(pattern) is None
     assert recalled(lookups, GIVEN, pattern) == {}
 
 
@@ -110,7 +110,9 @@ def test_a_draft_with_more_answers_is_in_the_order_of_yarn() -> None:
 
 def test_beyond_the_limit_nothing_more_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yarn_draft, "MAX_LOOKUPS", 1)
-    assert noted().patterns == ("b@^2.0.0",)
+    lookups = noted()
+    assert lookups.version("b@^2.0.0") == "2.1.0"
+    assert lookups.version("c@^3.0.0") is None
 
 
 def test_a_release_that_the_registry_lacks_is_refused_again() -> None:
