@@ -1,5 +1,6 @@
 """The recipe for Python: finds the affected projects of a repository and fixes them by the ladder."""
 
+import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -144,11 +145,14 @@ def apply(
     fixes[0] = replace(fixes[0], notes=(*fixes[0].notes, *notes))
     result = combined(ECOSYSTEM, advisory, repo, fixes)
     patched = {change.path: change.after or "" for change in result.changes}
+    staying = [*_staying(python_projects, result)]
+    if staying and not isinstance(advisory, AdvisoryBundle):
+        refuse(staying[0])
     still_unresolved = [*_unresolved(python_projects, advisory, patched)]
     items = [item for doubt in still_unresolved for item in doubt.error.unread]
     result = result.model_copy(
         update={
-            "left": (*result.left, *_open_members(advisory, result, still_unresolved)),
+            "left": (*result.left, *staying, *_open_members(advisory, result, still_unresolved)),
             "unread": (*items, *unread.items)[:MAX_UNREAD_LISTED],
             "tree_before": result.tree_before or _listing(python_projects, result),
         }
@@ -297,6 +301,19 @@ def _unresolved(
         for part in parts:
             if concerned := packages & part.names if part.names else packages:
                 yield _Open(project.path, part, concerned)
+
+
+def _staying(python_projects: Sequence[PythonProject], result: RecipeResult) -> Iterator[Left]:
+    """Yield what projects declare and can't change, if the client installs a safe release of it, but no fix
+    of its package shows that: nothing else of the package moves, or only in other folders."""
+    folders = {posixpath.dirname(change.path) for change in result.changes}
+    moved = {move.package for move in result.moves}
+    for project in python_projects:
+        if isinstance(project, ManifestProject):
+            is_beside = not folders.isdisjoint(map(posixpath.dirname, project.manifests))
+            for item in project.limited:
+                if item.package not in moved or not is_beside:
+                    yield item
 
 
 def _open_members(

@@ -121,6 +121,8 @@ class Draft:
         """Answer what yarn would look up by what the registry answered before: ``asks``, and what the
         blocks require. ``but``: packages that are left to yarn: the project's own, and those for which
         the manifest has resolutions."""
+        if not self._answers:
+            return  # yarn itself writes the head of a new lock
         blocks = [*{id(block): block for block in self._answers.values()}.values()]
         releases = {
             Release(block.name, block.version): block

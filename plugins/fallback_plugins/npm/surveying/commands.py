@@ -4,7 +4,7 @@ they read locks.
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -410,14 +410,13 @@ def _command(path: str, program: str, words: list[str]) -> ClientCommand:
     option_packages: list[str] = []
     client = _CLIENTS[program]
     options_of = program if program == "npx" else client
-    verb = next((word for word in words[1:] if word in _FIRST_WORDS), "")
-    may_run = program in _RUNNERS or verb in _RUNS
+    may_run = program in _RUNNERS or _verb(options_of, words[1:]) in _RUNS
     rest = iter(words[1:])
     before = ""
     is_after_option = False  # the first plain word
     for word in rest:
         option, separator, value = word.partition("=")
-        if option in _PACKAGE and (value or may_run):
+        if option in _PACKAGE and (value or may_run or _RUNS & {*plain}):
             option_packages.append(value or next(rest, ""))
         elif takes_word(options_of, option) and not separator:
             word = next(rest, "")
@@ -454,6 +453,17 @@ def _command(path: str, program: str, words: list[str]) -> ClientCommand:
     installs, updates = is_local and not arguments and is_plain, is_local and verbs[0] in _UPDATES
     text = text.translate(_SHOWN)
     return ClientCommand(path, client, text, packages, is_run, installs, updates, is_open)
+
+
+def _verb(options_of: str, words: Sequence[str]) -> str:
+    """Return the first word that is a verb, and no option's value; empty if there is none."""
+    rest = iter(words)
+    for word in rest:
+        if takes_word(options_of, word):
+            next(rest, "")
+        elif word in _FIRST_WORDS:
+            return word
+    return ""
 
 
 def _created(argument: str) -> str:

@@ -207,17 +207,27 @@ class Environment:
         self, base: Installed | None, settings: Sequence["Setting"]
     ) -> Mapping[str, Failure]:
         """Return the lines that could not be installed of the base commit, and are the same in this tree:
-        without those whose reason names a package of a line that the patch changes. They are not tried
-        again, as each would fail again after many resolutions."""
+        without those whose reason, as far as it was kept, names a package of a line that the patch changes.
+        They are not tried again, as each would fail again after many resolutions."""
         if base is None or self._base is None or not settings[0].is_of(base.how):
             return NO_FAILURES
-        lines, base_lines = self._manifests.lines, self._base._manifests.lines
+        ours, theirs = self._manifests, self._base._manifests
+        lines = set(ours.lines ^ theirs.lines)
+        for path in ours.texts.keys() | theirs.texts.keys():  # constraints, too
+            texts = (tree.texts.get(path, "") for tree in (ours, theirs))
+            before, after = ({*map(str.strip, text.splitlines())} for text in texts)
+            lines |= before ^ after
         changed = {
             canonicalize_name(requirement.name)
-            for line in lines ^ base_lines
+            for line in lines
             if (requirement := requirement_in(line)) is not None
         }
-        failures = {line: Failure.of(why) for line, why in base.declined if line in base_lines}
+        pinned = {line for source in ours.sources if source.pinned for line in source.lines}
+        failures = {
+            line: Failure.of(why)
+            for line, why in base.declined
+            if line in theirs.lines and line not in pinned
+        }
         return {
             line: failure
             for line, failure in failures.items()

@@ -221,29 +221,30 @@ class InstallLadder:
     def failures(self, available: Collection[str]) -> dict[str, Failure]:
         """Return the lines that failed, for ``InstallPlan.failed`` of an environment for which these
         packages are available too: without lines whose reason names one of them."""
-        failed = {
-            **self.plan.failed,
-            **{line: failure for (line, _), failure in self.failed.items()},
-        }
+        tried = {line: failure for (line, pinned), failure in self.failed.items() if not pinned}
         return {
-            line: failure for line, failure in failed.items() if failure.named.isdisjoint(available)
+            line: failure
+            for line, failure in {**self.plan.failed, **tried}.items()
+            if failure.named.isdisjoint(available)
         }
 
     def _of_source(self, lines: Sequence[str], pinned: bool) -> Iterator[tuple[str, str | None]]:
         """Try the lines of a source. Of those that are known to fail, only another release is tried, if one
         was installed instead of it."""
-        known = {line: self.plan.failed[line] for line in lines if line in self.plan.failed}
+        # A pinned line is installed without its dependencies: it may not fail.
+        failed = {} if pinned else self.plan.failed
+        known = {line: failed[line] for line in lines if line in failed}
         unknown = [line for line in lines if line not in known]
         others = {_any_release(line) for line, it in known.items() if it.why.endswith(_ALSO)}
         others.difference_update(unknown)
-        has_other: set[str] = set()
+        installed: set[str] = set()
         for line, why in self._lines([*unknown, *sorted(others)], pinned):
+            if why is None:
+                installed.add(line)
             if line not in others:
                 yield line, why
-            elif why is None:
-                has_other.add(line)
         for line, failure in known.items():
-            also = _ALSO if _any_release(line) in has_other else ""
+            also = _ALSO if _any_release(line) in installed else ""
             failure = replace(failure, why=failure.why.removesuffix(_ALSO) + also)
             self.failed[line, pinned] = failure
             yield line, failure.why

@@ -36,6 +36,15 @@ def editable_spans(text: str) -> frozenset[tuple[int, int]]:
     return frozenset()
 
 
+def other_literals(text: str) -> tuple[str, ...] | None:
+    """Return the texts in a setup.py that may be requirements and can't be edited, by line; None if the
+    text is not valid Python for this interpreter. Documentation is left out."""
+    if len(text) <= MAX_SETUP_CHARS:
+        with suppress(*UNPARSED):
+            return _others(text)
+    return None
+
+
 def setup_document(text: str) -> dict[str, object]:
     """Return a setup.py as data: ``requirements``, and ``program``, which is all but their versions.
     Comments and blanks do not count. Raises ValueError: not valid Python for this interpreter."""
@@ -57,6 +66,19 @@ def setup_document(text: str) -> dict[str, object]:
 @lru_cache(maxsize=_KEPT)
 def _spans(text: str) -> frozenset[tuple[int, int]]:
     return frozenset(span for _, span in _items(ast.parse(text), text))
+
+
+@lru_cache(maxsize=_KEPT)
+def _others(text: str) -> tuple[str, ...]:
+    tree, lines = ast.parse(text), list[str]()
+    items = {id(node) for node, _ in _items(tree, text)}
+    items |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in items:
+            parts = list(filter(None, map(str.strip, node.value.splitlines())))
+            # Of several lines, only whole requirements.
+            lines += [part for part in parts if not parts[1:] or requirement_in(part)]
+    return tuple(lines)
 
 
 def _items(tree: ast.Module, text: str) -> Iterator[tuple[ast.Constant, tuple[int, int]]]:

@@ -35,9 +35,7 @@ from fallback_plugins.pypi.strategies.direct import (
 from fallback_plugins.pypi.strategies.manifest_search import ManifestSearch
 from fallback_plugins.pypi.strategies.text_bump import TextBump
 from fallback_plugins.pypi.surveying.deciding import DECIDING_LOCKS, METADATA, compiled_for, steps
-from fallback_plugins.pypi.surveying.survey import (
-    ECOSYSTEM,
-)
+from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, only_affected
 from fallback_plugins.shared.ages import Ages
 from fallback_plugins.shared.bumping import FREE, Terms, no_override, unsupported, use_bump
 from fallback_plugins.shared.ladder import (
@@ -198,6 +196,7 @@ class ManifestProject:
         """Return whether each package that is left is affected in some environments only, such as a Python
         that no fixed release supports, or in none: in the others the client chooses a safe release."""
         affected = {package.key: package for package in self.resolution.affected(advisory)}
+        places = dict(self._bump(advisory).declared())
         for item in left:
             if item.is_not_resolved:
                 return False  # there may be a safe release for each environment
@@ -205,6 +204,14 @@ class ManifestProject:
             affected_installed = [
                 affected[package.key] for package in installed if package.key in affected
             ]
+            is_open = all(
+                place.is_range
+                and place.asked is not None
+                and not only_affected(advisory, item.package, place.asked)
+                for place in affected_places(advisory, places.get(item.package, ()), item.package)
+            )
+            if not affected_installed and not is_open:
+                return False  # not all that it declares is part of what is resolved
             if len(affected_installed) == len(installed) or not all(
                 package.environments for package in affected_installed
             ):

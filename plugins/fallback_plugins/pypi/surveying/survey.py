@@ -45,7 +45,7 @@ from fallback_plugins.pypi.manifests.requirements import (
     is_requirements,
     requirement_in,
 )
-from fallback_plugins.pypi.manifests.setup_py import editable_spans
+from fallback_plugins.pypi.manifests.setup_py import editable_spans, other_literals
 from fallback_plugins.shared.identity import OTHER_LOCKS, is_aside
 from fallback_plugins.shared.ladder import unknown
 from fallback_plugins.shared.unread import LeftOut, Reader
@@ -99,11 +99,27 @@ _LED_TO = lazy_pattern(
 )
 #: Options among these that name constraints.
 _CONSTRAINS = lazy_pattern(rf"-{SHORT_FLAGS}c|--(?:build-)?cons|.*_CONSTRAINT")
-#: How a shell gives a program the content of a file, and what is between a line's words.
-_FEEDS = ("xargs", "$(", "`", "<")
+#: A shell line that installs Python packages, and a variable in such a line: a loop gives its value.
+_INSTALLS = lazy_pattern(
+    r"\b(?:pip|pipx|uv|poetry|pdm|pipenv)[\d.]*\b.*\b(?:install|add)\b|\beasy_install\b"
+)
+_INSTALLS_EACH = lazy_pattern(r"\bpip[\d.]*[ \t]+install\b[^\n]*\$\{?\w")
+_LOOPS = lazy_pattern(r"\bfor\b.*\bin\b|\bwhile[ \t]+read\b")
+#: How a shell gives a program the content of files: not as a part of a word (``left==$(cat VERSION)``).
+_FEEDS = lazy_pattern(
+    r"(?<![=\w-])\$\((?P<output>[^()]{0,500})\)|(?<![=\w-])`(?P<quoted>[^`]{0,500})"
+    r"|(?P<piped>[^;&|]{0,500})\|(?:[^;&|]{0,500}\|)?[ \t]*"
+    r"(?:while\b|xargs\b(?=[^;&|]{0,200}\b(?:install|add)\b))"
+    r"|\bxargs\b[^;&|]{0,200}?[ \t](?:-a|--arg-file)[ \t=]*(?P<argument>\S+)"
+    r"|(?<![\w'\"=<])\d?<[ \t]*(?P<file>[^\s<>=()'\"&;|]+)"
+)
 _BETWEEN_WORDS = lazy_pattern(r"[\s\"'`;&|()<>]+")
+#: A file that has only a version.
+_ONLY_VERSION = lazy_pattern(r"[\s\dv.]*")
 #: End of a line that continues.
 _CONTINUED = lazy_pattern(r"[\\`^][ \t]*\r?\n")
+#: The end of a line that goes on behind a pipe.
+_PIPED_ON = lazy_pattern(r"\|[ \t]*\r?\n")
 
 _LOCKED_BY = {
     Kind.UV_LOCK: ("pyproject.toml",),
@@ -247,25 +263,27 @@ def _led_to(repo: RepoContext, searched: Mapping[str, str]) -> Iterator[str]:
         if kind_of(path) is None and not is_installed(path):
             by_name.setdefault(posixpath.basename(path), []).append(path)
     for by, text in searched.items():
-        names = {match["path"] for match in _LED_TO.finditer(text)}
-        names.update(_fed(text))
+        names = {match["path"] for match in _LED_TO.finditer(text)} | {*_fed(text)}
         if kind_of(by) is Kind.SETUP_PY:  # which reads its requirements from a file
             names |= {match["text"] for match in _QUOTED.finditer(text)}
         for name in names:
             for path in _of_name(name, by, by_name):
                 with suppress(RepositoryError):
-                    if is_requirements(repo.read_text(path)):
+                    content = repo.read_text(path)
+                    if is_requirements(content) and not _ONLY_VERSION.fullmatch(content):
                         yield path
 
 
 def _fed(text: str) -> Iterator[str]:
-    """Yield the words of shell lines that give pip the content of a file: ``cat a.txt | xargs pip
-    install``, ``pip install $(cat a.txt)``."""
-    if "install" not in text:
+    """Yield the words that may name a file whose content a shell gives to a client: ``cat a.txt | xargs
+    pip install``, ``pip install $(cat a.txt)``, ``for it in $(cat a.txt); do pip install $it``."""
+    if "install" not in text and " add " not in text:
         return
-    for line in _CONTINUED.sub(" ", text).splitlines():
-        if "install" in line and "pip" in line and any(sign in line for sign in _FEEDS):
-            yield from filter(None, _BETWEEN_WORDS.split(line))
+    is_each = _INSTALLS_EACH.search(text) is not None
+    for line in _PIPED_ON.sub("| ", _CONTINUED.sub(" ", text)).splitlines():
+        if _INSTALLS.search(line) or (is_each and _LOOPS.search(line)):
+            for match in _FEEDS.finditer(line):
+                yield from filter(None, _BETWEEN_WORDS.split(match[match.lastgroup or 0]))
 
 
 def is_installed(path: str) -> bool:
@@ -615,13 +633,16 @@ def _read_setup_cfg(path: str, kind: Kind, text: str, package: str) -> Iterator[
 
 
 def _read_setup_py(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
-    for match in _QUOTED.finditer(text):
-        span = match.span("text")
-        declaration = declaration_at(text, *span, package)
-        if declaration and span in editable_spans(text):
+    for span in sorted(editable_spans(text)):
+        if declaration := declaration_at(text, *span, package):
             yield _declared(path, kind, declaration)
-        elif declaration and (declaration.clauses or re.search(r"[\w\]]\s*@", match["text"])):
-            why = "it is a program, and this is no item of a list in it"
+    others, why = other_literals(text), "it is a program, and this is no item of a list in it"
+    if others is None:
+        others = tuple(match["text"] for match in _QUOTED.finditer(text))
+        why = "it is a program that can't be parsed by this Python"
+    for line in others:
+        declaration = declaration_in(line, package)
+        if declaration and (declaration.clauses or re.search(r"[\w\]]\s*@", line)):
             yield Place(path, kind, current_of(declaration), blocker=why, asked=declaration)
 
 

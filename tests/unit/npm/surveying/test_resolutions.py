@@ -566,6 +566,8 @@ def test_a_project_whose_lock_is_ignored_is_fixed_with_its_lock(tmp_path: Path) 
         ("Makefile", "all:\n\tnpx --yes other@2 build\n", True),
         ("Makefile", "all:\n\tnpm exec --package=other@2 -- build other\n", True),
         ("Makefile", "all:\n\tnpm --package other@2 exec build\n", True),
+        ("Makefile", "all:\n\tnpm -w test exec --package other@2 -- alone\n", True),
+        ("Makefile", "all:\n\tnpm --loglevel test exec --package other@2 -c alone\n", True),
         ("Makefile", "all:\n\tnpx --node-arg --inspect -n x other@2 build\n", True),
         ("run.sh", "yarn dlx other@2 leaf\n", True),
         ("run.sh", "yarn global add other@2\n", True),

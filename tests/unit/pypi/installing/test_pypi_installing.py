@@ -12,6 +12,7 @@ from fallback_plugins.pypi.installing.declared import Source
 from fallback_plugins.pypi.installing.environment import Setting, as_base
 from fallback_plugins.pypi.installing.install import (
     MAX_TRIES,
+    Failure,
     InstallLadder,
     InstallPlan,
     InstallWay,
@@ -79,17 +80,13 @@ def test_a_named_line_is_found_at_once_and_not_tried_again_in_another_file() -> 
 @given(
     bad=st.frozensets(st.sampled_from(NAMES), max_size=6),
     known=st.frozensets(st.sampled_from(NAMES), max_size=6),
-    pinned=st.booleans(),
 )
 def test_a_line_that_is_known_to_fail_is_not_tried_and_named_as_before(
-    bad: frozenset[str], known: frozenset[str], pinned: bool
+    bad: frozenset[str], known: frozenset[str]
 ) -> None:
     lines = tuple(f"{name}==1" for name in NAMES)
     failing = frozenset(f"{name}==1" for name in bad | known)
-    sources = [
-        Source("a.txt", lines[:30], pinned=pinned),
-        Source("b.txt", lines[10:], pinned=pinned),
-    ]
+    sources = [Source("a.txt", lines[:30]), Source("b.txt", lines[10:])]
     first = Registry(failing)
     ladder = InstallLadder(InstallPlan((), lambda: sources), first.run, first.write)
     before = ladder.run()
@@ -106,6 +103,25 @@ def test_a_line_that_is_known_to_fail_is_not_tried_and_named_as_before(
     tried = {line for text in second.files.values() for line in text.split("\n")}
     assert tried.isdisjoint(f"{name}==1" for name in known)
     assert len(second.runs) <= len(first.runs)
+
+
+def test_a_pinned_line_is_tried_though_it_failed_with_its_dependencies() -> None:
+    uv = Registry()
+    source = Source("lock", ("left==1", "right==1"), pinned=True)
+    failed = {"left==1": Failure.of("part of it has no wheel")}
+    plan = InstallPlan((), lambda: [source], failed=failed)
+    assert InstallLadder(plan, uv.run, uv.write).run().declined == ()
+    assert uv.installed == {"left==1", "right==1"}
+
+
+def test_a_release_that_another_line_installs_is_named_in_both_runs() -> None:
+    uv = Registry(frozenset({"left==9"}))
+    source = Source("r", ("left==9", "left"))
+    ladder = InstallLadder(InstallPlan((), lambda: [source]), uv.run, uv.write)
+    plan = InstallPlan(
+        (), lambda: [source], failed=(before := ladder.run()) and ladder.failures(())
+    )
+    assert InstallLadder(plan, uv.run, uv.write).run() == before
 
 
 def test_what_a_new_wheel_may_help_is_tried_again() -> None:

@@ -20,6 +20,7 @@ from fallback_plugins.pypi.resolving import uv_client
 from fallback_plugins.pypi.resolving.resolutions import MAX_WITHOUT_WHEEL
 from fallback_plugins.shared.resolution import Resolution, ResolvedBy
 from fallback_tier.advisory import AdvisorySet
+from fallback_tier.advisory.bundles import bundle
 from fallback_tier.cli import exit_codes
 from fallback_tier.cli.fix.plan import exit_code, show
 from fallback_tier.errors import RecipeError
@@ -296,6 +297,51 @@ def test_a_range_of_a_program_that_can_not_be_edited_stops_no_other_fix(
     assert any("setup.py requires left>=1.0" in note for note in plan.result.notes)
     both = {**pinned, "setup.py": SETUP.replace(">=", "==")}
     assert planned(registry, tmp_path / "both", both).reason is RefusalReason.RECIPE_UNSUPPORTED
+    # A pin that is no part of what is resolved; a range in a folder that no fix touches.
+    built = SETUP.replace("[left]", "['left>=1.1'], setup_requires=[left]").replace(
+        ">=1.0", "==1.0.0"
+    )
+    aside = {**pinned, "setup.py": built}
+    assert planned(registry, tmp_path / "built", aside).reason is RefusalReason.RECIPE_UNSUPPORTED
+    other = {"lib/setup.py": SETUP, "requirements.txt": "left==1.0.0\n"}
+    assert planned(registry, tmp_path / "lib", other).reason is RefusalReason.RECIPE_UNSUPPORTED
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        """'left==1.0.0; sys_platform == "win32"'""",
+        """'left>=1.0; python_version > "3.5"'""",
+        "'left' '==1.0.0'",
+        "'left' '>=1.0'",
+        '"""left==1.0.0"""',
+        "'left\\x3d=1.0.0'",
+    ],
+)
+@pytest.mark.parametrize("offline", [True, False])
+def test_each_requirement_of_a_program_moves_or_stops_the_fix(
+    registry: Registry, tmp_path: Path, hidden: str, *, offline: bool
+) -> None:
+    script = f"setup(install_requires=['left==1.0.0'], extras_require={{'x': [{hidden}]}})\n"
+    files = {"setup.py": f"from setuptools import setup\n{script}"}
+    plan = planned(registry, tmp_path, files, offline=offline)
+    if plan.result is None:
+        assert plan.reason is not RefusalReason.NOT_AFFECTED
+    else:
+        (change,) = plan.result.changes
+        assert "1.0.0'" not in (change.after or "")
+        assert ">=1.0;" not in (change.after or "")
+        assert "==1.0.0;" not in (change.after or "")
+
+
+def test_of_a_bundle_what_a_program_holds_is_left(registry: Registry, tmp_path: Path) -> None:
+    """Nothing of the package moves, so no fix is about its advisory."""
+    files = {"setup.py": SETUP, "requirements.txt": "right==1.0.0\n"}
+    other = RIGHT.model_copy(update={"id": "OSV-RIGHT", "aliases": ()})
+    plan = planned(registry, tmp_path, files, bundle((LEFT, other)))
+    assert plan.result is not None, plan.problem
+    assert {move.package for move in plan.result.moves} == {"right"}
+    assert [(item.package, item.manifest) for item in plan.result.left] == [("left", "setup.py")]
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *TABLES])
@@ -583,6 +629,13 @@ def test_what_is_known(
         "pip install $(cat frozen)",
         'uv pip install `grep -v "^#" \\\n  frozen`',
         "while read it; do pip install $it; done < frozen",
+        "while read it; do\n  pip install $it\ndone < frozen",
+        "for it in $(cat frozen); do\n  pip install $it\ndone",
+        "cat frozen | while read it; do\n  pip install ${it}\ndone",
+        "cat frozen |\n  xargs pip install",
+        "xargs --arg-file=frozen pip install",
+        "uv add $(cat frozen)",
+        "poetry add `cat frozen`",
     ],
 )
 def test_file_that_a_command_takes_requirements_from_is_read(
@@ -592,6 +645,23 @@ def test_file_that_a_command_takes_requirements_from_is_read(
     assert planned(registry, tmp_path / "a", files).reason is RefusalReason.NOT_AFFECTED
     plan = planned(registry, tmp_path / "b", {**files, "install.sh": f"{command}\n"})
     assert plan.reason not in {RefusalReason.NOT_AFFECTED, RefusalReason.UNKNOWN}, plan.problem
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "pip install asks==$(cat VERSION)",
+        "pip install 'asks<2' && echo VERSION",
+        "pip install $(cat VERSION)",
+        "pip install asks; cat other | xargs echo",
+    ],
+)
+def test_file_that_no_command_takes_requirements_from_is_not_read(
+    registry: Registry, tmp_path: Path, command: str
+) -> None:
+    files = {"requirements.txt": "asks\n", "VERSION": "1.2.3\n", "other": "holds\n"}
+    plan = planned(registry, tmp_path, {**files, "install.sh": f"{command}\n"})
+    assert plan.reason is RefusalReason.NOT_AFFECTED, plan.problem
 
 
 def test_pins_that_do_not_go_together_are_the_resolution(
