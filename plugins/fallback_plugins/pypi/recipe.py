@@ -311,7 +311,7 @@ def _staying(python_projects: Sequence[PythonProject], result: RecipeResult) -> 
     for project in python_projects:
         if isinstance(project, ManifestProject):
             is_beside = not folders.isdisjoint(map(posixpath.dirname, project.manifests))
-            for item in project.limited:
+            for item in project.admitted:
                 if item.package not in moved or not is_beside:
                     yield item
 
@@ -354,7 +354,7 @@ def _nothing(
         if isinstance(project, ManifestProject) and project.limited:
             left, parts = project.limited[0], [*project.stuck(advisory)]
             if not parts:
-                return error_of(left)  # what it declares admits an affected release
+                return error_of(left)  # it is only admitted
             return RecipeError(
                 left.reason, parts[0].reason, next_step=parts[0].next_step, declined=left.declined
             )

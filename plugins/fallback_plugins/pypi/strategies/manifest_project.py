@@ -78,6 +78,8 @@ class ManifestProject:
     #: The packages that a fix left because they are affected in some environments only, or only admitted by
     #: a range while the client installs a safe release: other projects are still fixed.
     limited: list[Left] = field(default_factory=list)
+    #: Those of them that are only admitted.
+    admitted: list[Left] = field(default_factory=list)
 
     @property
     def path(self) -> str:
@@ -175,6 +177,7 @@ class ManifestProject:
         """
         bump = self._checked_bump(advisory)
         self.limited.clear()
+        self.admitted.clear()
         if self.terms.choice and self.terms.choice.forced:
             return self._forced(bump, patched)
         search = self._search(self._releases(advisory), patched)
@@ -187,8 +190,10 @@ class ManifestProject:
         elif fix.texts and not self.repo.settings.offline:
             fix = self._untangled(search, fix) or fix
         if fix.left and not fix.moves and self._are_limited(advisory, fix.left):
+            affected = {package.name for package in self.resolution.affected(advisory)}
             self.limited[:] = fix.left
-            self.unknown += self._admitted(advisory)
+            self.admitted[:] = [item for item in fix.left if item.package not in affected]
+            self.unknown += map(self._as_note, self.admitted)
             return None
         return fix if fix.moves or fix.left else None
 
@@ -218,17 +223,14 @@ class ManifestProject:
                 return False
         return True
 
-    def _admitted(self, advisory: Advisory) -> Iterator[str]:
-        """Yield a note on each package in ``limited`` of which only safe releases are installed."""
-        affected = {package.name for package in self.resolution.affected(advisory)}
-        for item in self.limited:
-            if item.package not in affected:
-                installed = self.resolution.by_name[item.package]
-                versions = ", ".join(dict.fromkeys(package.version for package in installed))
-                yield (
-                    f"{item.sentence} That range stays, and admits affected releases; an installation"
-                    f" now takes {item.package} {versions}."
-                )
+    def _as_note(self, item: Left) -> str:
+        """Return a note on a package of which only safe releases are installed."""
+        installed = self.resolution.by_name[item.package]
+        versions = ", ".join(dict.fromkeys(package.version for package in installed))
+        return (
+            f"{item.sentence} That range stays, and admits affected releases; an installation now takes"
+            f" {item.package} {versions}."
+        )
 
     def stuck(self, advisory: Advisory) -> Iterator[Unresolved]:
         """Yield the packages in ``limited`` as unknown parts: they stay installed in an affected version.
