@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 from fallback_audit.vocabulary import LadderStep, RefusalReason
 from fallback_plugins.pypi.manifests.kinds import kind_of
 from fallback_plugins.pypi.projects import PythonProject, files_of, projects
+from fallback_plugins.pypi.strategies.direct import NOT_EDITABLE
 from fallback_plugins.pypi.strategies.locked import LockedProject
 from fallback_plugins.pypi.strategies.manifest_project import ManifestProject
 from fallback_plugins.pypi.surveying.survey import ECOSYSTEM, excluded_lines, left_out
@@ -68,7 +69,10 @@ def select(advisory: Advisory, repo: RepoContext, clients: ClientRunner) -> Sele
     python_projects, unread = projects(repo, clients), _left_out(advisory, repo)
     outlined = _outline(python_projects, advisory, unread)
     stuck = [item for item in outlined.left if not item.is_outside]
-    if stuck and not outlined.moves:
+    if outlined.moves:
+        is_bundle = isinstance(advisory, AdvisoryBundle)
+        stuck = [item for item in stuck if not is_bundle and item.kind != NOT_EDITABLE]
+    if stuck:
         refuse(stuck[0])
     if not outlined.moves and not _may_be_affected(python_projects, advisory):
         if outlined.left:

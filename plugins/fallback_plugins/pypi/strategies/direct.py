@@ -49,6 +49,9 @@ _Choose = Callable[[str, str, Callable[[str], bool]], str]
 #: New hashes of one release: (package, version) → ``sha256:…``. Raises RecipeError, ToolError.
 Hashes = Callable[[str, str], Sequence[str]]
 
+#: Kind of the refusal of a place that can't be changed.
+NOT_EDITABLE = "not_editable"
+
 _LINES = frozenset({Kind.REQUIREMENTS, Kind.SETUP_CFG, Kind.SETUP_PY}) | IN_OTHER_TEXT
 
 
@@ -318,7 +321,7 @@ def _blocked(place: Place, package: str) -> RecipeError:
     kind = BlockerKind.CONFLICT
     blocker = Blocker(kind=kind, package=PROJECT, constraint=constraint, file=place.path)
     step = f"Write {package} in {place.path} as one requirement of a registry's release."
-    return unsupported(problem, step, blocker)
+    return unsupported(problem, step, blocker, kind=NOT_EDITABLE)
 
 
 def _edits(place: Place, package: str, version: str) -> tuple[Edit, ...]:
