@@ -149,7 +149,7 @@ def apply(
     fixes[0] = replace(fixes[0], notes=(*fixes[0].notes, *notes))
     result = combined(ECOSYSTEM, advisory, repo, fixes)
     patched = {change.path: change.after or "" for change in result.changes}
-    staying = [*_staying(python_projects, result)]
+    staying = [*_staying(python_projects, advisory, result, unread)]
     if staying and not isinstance(advisory, AdvisoryBundle):
         refuse(staying[0])
     still_unresolved = [*_unresolved(python_projects, advisory, patched)]
@@ -307,17 +307,24 @@ def _unresolved(
                 yield _Open(project.path, part, concerned)
 
 
-def _staying(python_projects: Sequence[PythonProject], result: RecipeResult) -> Iterator[Left]:
+def _staying(
+    python_projects: Sequence[PythonProject],
+    advisory: Advisory,
+    result: RecipeResult,
+    unread: LeftOut,
+) -> Iterator[Left]:
     """Yield what projects declare and can't change, if the client installs a safe release of it, but no fix
     of its package shows that: nothing else of the package moves, or only in other folders."""
-    folders = {posixpath.dirname(change.path) for change in result.changes}
-    moved = {move.package for move in result.moves}
+    is_bundle = isinstance(advisory, AdvisoryBundle)
     for project in python_projects:
-        if isinstance(project, ManifestProject):
-            is_beside = not folders.isdisjoint(map(posixpath.dirname, project.manifests))
-            for item in project.admitted:
-                if item.package not in moved or not is_beside:
-                    yield item
+        for item in project.admitted if isinstance(project, ManifestProject) else ():
+            moves = [move for move in result.moves if move.package == item.package]
+            folders = {posixpath.dirname(move.manifest) for move in moves}
+            if not folders.isdisjoint(map(posixpath.dirname, project.manifests)):
+                continue
+            is_aside = bool(moves) and unread.set_aside(project.path, error_of(item))
+            if not is_aside and (item.kind == NOT_EDITABLE or (is_bundle and not moves)):
+                yield item
 
 
 def _open_members(

@@ -215,12 +215,10 @@ class Environment:
         lines = set(ours.lines ^ theirs.lines)
         for path in ours.texts.keys() | theirs.texts.keys():  # constraints, too
             texts = (tree.texts.get(path, "") for tree in (ours, theirs))
-            before, after = ({*map(str.strip, text.splitlines())} for text in texts)
+            before, after = ({*text.splitlines()} for text in texts)
             lines |= before ^ after
         changed = {
-            canonicalize_name(requirement.name)
-            for line in lines
-            if (requirement := requirement_in(line)) is not None
+            canonicalize_name(match["name"]) for line in lines if (match := _FIRST_NAME.match(line))
         }
         pinned = {line for source in ours.sources if source.pinned for line in source.lines}
         failures = {
@@ -618,6 +616,9 @@ _NOT_OF_THE_DAY = re.compile(
 )
 
 _APART = "but for "
+
+#: The name at the start of a line of requirements, also as an item of a list.
+_FIRST_NAME = re.compile(r"[\s\"'\[]*(?P<name>[A-Za-z0-9][\w.-]*)")
 
 #: A day after every release; uv refuses dates that do not exist.
 _ANY_DAY = "9999-01-01T00:00:00Z"

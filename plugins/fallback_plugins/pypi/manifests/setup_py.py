@@ -37,8 +37,8 @@ def editable_spans(text: str) -> frozenset[tuple[int, int]]:
 
 
 def other_literals(text: str) -> tuple[str, ...] | None:
-    """Return the texts in a setup.py that may be requirements and can't be edited, by line; None if the
-    text is not valid Python for this interpreter. Documentation is left out."""
+    """Return the texts in a setup.py that are requirements and can't be edited, however they are written;
+    None if the text is not valid Python for this interpreter."""
     if len(text) <= MAX_SETUP_CHARS:
         with suppress(*UNPARSED):
             return _others(text)
@@ -70,15 +70,14 @@ def _spans(text: str) -> frozenset[tuple[int, int]]:
 
 @lru_cache(maxsize=_KEPT)
 def _others(text: str) -> tuple[str, ...]:
-    tree, lines = ast.parse(text), list[str]()
+    tree = ast.parse(text)
     items = {id(node) for node, _ in _items(tree, text)}
-    items |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in items:
-            parts = list(filter(None, map(str.strip, node.value.splitlines())))
-            # Of several lines, only whole requirements.
-            lines += [part for part in parts if not parts[1:] or requirement_in(part)]
-    return tuple(lines)
+    values = (
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in items
+    )
+    return tuple(value for value in values if requirement_in(value) is not None)
 
 
 def _items(tree: ast.Module, text: str) -> Iterator[tuple[ast.Constant, tuple[int, int]]]:

@@ -104,16 +104,10 @@ _INSTALLS = lazy_pattern(
     r"\b(?:pip|pipx|uv|poetry|pdm|pipenv)[\d.]*\b.*\b(?:install|add)\b|\beasy_install\b"
 )
 _INSTALLS_EACH = lazy_pattern(r"\bpip[\d.]*[ \t]+install\b[^\n]*\$\{?\w")
-_LOOPS = lazy_pattern(r"\bfor\b.*\bin\b|\bwhile[ \t]+read\b")
-#: How a shell gives a program the content of files: not as a part of a word (``left==$(cat VERSION)``).
-_FEEDS = lazy_pattern(
-    r"(?<![=\w-])\$\((?P<output>[^()]{0,500})\)|(?<![=\w-])`(?P<quoted>[^`]{0,500})"
-    r"|(?P<piped>[^;&|]{0,500})\|(?:[^;&|]{0,500}\|)?[ \t]*"
-    r"(?:while\b|xargs\b(?=[^;&|]{0,200}\b(?:install|add)\b))"
-    r"|\bxargs\b[^;&|]{0,200}?[ \t](?:-a|--arg-file)[ \t=]*(?P<argument>\S+)"
-    r"|(?<![\w'\"=<])\d?<[ \t]*(?P<file>[^\s<>=()'\"&;|]+)"
-)
-_BETWEEN_WORDS = lazy_pattern(r"[\s\"'`;&|()<>]+")
+_LOOPS = lazy_pattern(r"\bfor\b.*\bin\b|\bwhile\b.*\bread\b")
+#: How a shell gives a program the content of files, and what is between a line's words.
+_FEEDS = ("xargs", "$(", "`", "<", "|")
+_BETWEEN_WORDS = lazy_pattern(r"[\s\"'`;&|()<>{}=]+")
 #: A file that has only a version.
 _ONLY_VERSION = lazy_pattern(r"[\s\dv.]*")
 #: End of a line that continues.
@@ -277,13 +271,13 @@ def _led_to(repo: RepoContext, searched: Mapping[str, str]) -> Iterator[str]:
 def _fed(text: str) -> Iterator[str]:
     """Yield the words that may name a file whose content a shell gives to a client: ``cat a.txt | xargs
     pip install``, ``pip install $(cat a.txt)``, ``for it in $(cat a.txt); do pip install $it``."""
-    if "install" not in text and " add " not in text:
+    if "install" not in text and " add" not in text:
         return
     is_each = _INSTALLS_EACH.search(text) is not None
     for line in _PIPED_ON.sub("| ", _CONTINUED.sub(" ", text)).splitlines():
-        if _INSTALLS.search(line) or (is_each and _LOOPS.search(line)):
-            for match in _FEEDS.finditer(line):
-                yield from filter(None, _BETWEEN_WORDS.split(match[match.lastgroup or 0]))
+        is_one = _INSTALLS.search(line) or (is_each and _LOOPS.search(line))
+        if is_one and any(sign in line for sign in _FEEDS):
+            yield from filter(None, _BETWEEN_WORDS.split(line))
 
 
 def is_installed(path: str) -> bool:
@@ -633,14 +627,16 @@ def _read_setup_cfg(path: str, kind: Kind, text: str, package: str) -> Iterator[
 
 
 def _read_setup_py(path: str, kind: Kind, text: str, package: str) -> Iterator[Place]:
-    for span in sorted(editable_spans(text)):
+    spans = editable_spans(text)
+    for span in sorted(spans):
         if declaration := declaration_at(text, *span, package):
             yield _declared(path, kind, declaration)
     others, why = other_literals(text), "it is a program, and this is no item of a list in it"
     if others is None:
-        others = tuple(match["text"] for match in _QUOTED.finditer(text))
         why = "it is a program that can't be parsed by this Python"
-    for line in others:
+    # Texts within texts and computed ones, too.
+    quoted = (match for match in _QUOTED.finditer(text) if match.span("text") not in spans)
+    for line in dict.fromkeys((*(others or ()), *(match["text"] for match in quoted))):
         declaration = declaration_in(line, package)
         if declaration and (declaration.clauses or re.search(r"[\w\]]\s*@", line)):
             yield Place(path, kind, current_of(declaration), blocker=why, asked=declaration)
