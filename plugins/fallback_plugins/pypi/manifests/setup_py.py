@@ -52,8 +52,7 @@ def setup_document(text: str) -> dict[str, object]:
         raise ValueError(f"it has more than {MAX_SETUP_CHARS:,} characters")
     try:
         tree = ast.parse(text)
-        spans = _spans(text)
-        found = [node for node, span in _items(tree, text) if span in spans]
+        found = [node for node, _ in _items(tree, text)]
         requirements = [str(node.value) for node in found]
         for node, requirement in zip(found, map(Requirement, requirements), strict=True):
             requirement.specifier = type(requirement.specifier)()
