@@ -189,7 +189,7 @@ class ManifestProject:
             fix = self._resolved(search, fix) or fix
         elif fix.texts and not self.repo.settings.offline:
             fix = self._untangled(search, fix) or fix
-        if fix.left and not fix.moves and self._are_limited(advisory, fix.left):
+        if fix.left and not fix.moves and self._are_limited(bump, fix.left):
             affected = {package.name for package in self.resolution.affected(advisory)}
             self.limited[:] = fix.left
             self.admitted[:] = [item for item in fix.left if item.package not in affected]
@@ -197,11 +197,11 @@ class ManifestProject:
             return None
         return fix if fix.moves or fix.left else None
 
-    def _are_limited(self, advisory: Advisory, left: Sequence[Left]) -> bool:
+    def _are_limited(self, bump: TextBump, left: Sequence[Left]) -> bool:
         """Return whether each package that is left is affected in some environments only, such as a Python
         that no fixed release supports, or in none: in the others the client chooses a safe release."""
+        advisory, places = bump.advisory, dict(bump.declared())
         affected = {package.key: package for package in self.resolution.affected(advisory)}
-        places = dict(self._bump(advisory).declared())
         for item in left:
             if item.is_not_resolved:
                 return False  # there may be a safe release for each environment
